@@ -1,0 +1,3 @@
+module github.com/pawlock/pawl
+
+go 1.26.0
