@@ -1,0 +1,69 @@
+# Everything that CI does is a target here, and runs the same on your machine.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+STEP := .ci/step
+COUNT ?= 20
+FUZZTIME ?= 30s
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z.]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 14
+
+.PHONY: test
+test: ## install what the tests need, then run all tests of all modules
+	@$(STEP) install .ci/install
+	@$(STEP) test .ci/test
+
+.PHONY: check
+check: vet staticcheck gofmt floors modules cross ## all that is checked without running the tests
+
+.PHONY: vet
+vet: ## go vet on all modules
+	@$(STEP) vet go vet work
+
+.PHONY: staticcheck
+staticcheck: .bin/staticcheck ## staticcheck on all modules, as pinned in tools/
+	@$(STEP) staticcheck .bin/staticcheck work
+
+.bin/staticcheck: tools/go.mod tools/go.sum
+	@GOBIN='$(CURDIR)/.bin' GOWORK=off $(STEP) 'build tools' go -C tools install tool
+	@touch $@
+
+.PHONY: gofmt
+gofmt: ## find files that gofmt would change
+	@$(STEP) gofmt .ci/gofmt
+
+.PHONY: floors
+floors: ## who may import whom, and the other rules of ARCHITECTURE.md
+	@$(STEP) floors go test -count=1 -timeout 60s ./internal/floors
+
+.PHONY: modules
+modules: ## each module tidy, built and vetted without the workspace
+	@$(STEP) modules .ci/modules
+
+.PHONY: cross
+cross: ## vet for the systems that this machine is not
+	@$(STEP) cross .ci/cross
+
+.PHONY: race
+race: ## run all tests afresh with what is installed already
+	@$(STEP) race .ci/test -count=1
+
+.PHONY: soak
+soak: ## run all tests COUNT times over, to find those that fail now and then
+	@$(STEP) soak .ci/test -count=$(COUNT) -timeout=120m
+
+.PHONY: fuzz
+fuzz: ## fuzz each fuzz target for FUZZTIME
+	@$(STEP) fuzz .ci/fuzz $(FUZZTIME)
+
+.PHONY: fmt
+fmt: ## gofmt all files
+	gofmt -w .
+
+.PHONY: tidy
+tidy: ## go mod tidy in each module
+	@for mod in $$(.ci/modules list); do GOWORK=off go -C $$mod mod tidy; done
