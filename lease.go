@@ -1,0 +1,244 @@
+package pawl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/pawlock/pawl/driver"
+	"github.com/pawlock/pawl/internal/term"
+)
+
+// A Lease is one hold of a [Lock]. It is renewed in the background until it is
+// released or lost. Its methods may be called concurrently.
+type Lease struct {
+	client    *Client
+	outer     *Lease // of the context that it was acquired under, nil if none
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	key, id   string
+	exclusive bool
+	token     uint64
+	sent      time.Duration // when the request that was granted was sent
+	late      time.Duration // until when an unanswered attempt may reach the store
+
+	mu        sync.Mutex    // never held across I/O
+	claim     driver.Claim  // guarded by mu: with the last grant
+	term      term.Term     // guarded by mu
+	lost      *LostError    // guarded by mu: why, if it was
+	releasing chan struct{} // guarded by mu: closed when the release under way has ended
+	confirmed bool          // guarded by mu: nothing is left to be released
+	released  error         // guarded by mu: what the release that was confirmed returned
+
+	due   time.Duration // guarded by keeper.mu
+	index int           // guarded by keeper.mu: in its queue, -1 if removed
+}
+
+type leaseKey struct{}
+
+// leaseOf returns the innermost lease that ctx belongs to, nil if none.
+func leaseOf(ctx context.Context) *Lease {
+	l, _ := ctx.Value(leaseKey{}).(*Lease)
+	return l
+}
+
+// newLease starts the lease of a grant, or returns nil if nothing useful is
+// left of it.
+func newLease(ctx context.Context, a *acquisition, ans answer) *Lease {
+	c := a.client
+	t, ok := term.Start(c.opts.term(), ans.grant.TTL, ans.sent, c.now())
+	if !ok {
+		return nil
+	}
+	l := &Lease{
+		client:    c,
+		outer:     leaseOf(ctx),
+		key:       a.claim.Key,
+		id:        a.claim.ID,
+		exclusive: a.claim.Exclusive(),
+		token:     ans.grant.Token,
+		sent:      ans.sent.At,
+		late:      a.late,
+		claim:     a.claim,
+		term:      t,
+	}
+	l.claim.Grant = ans.grant
+	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), leaseKey{}, l))
+	c.keeper.add(l, t.Next())
+	return l
+}
+
+// Context ends with the lease. It has the values of the context that the lock
+// was acquired with, but neither its deadline nor its cancellation. Its
+// [context.Cause] is [ErrReleased], or an error that wraps a [*LostError].
+func (l *Lease) Context() context.Context { return l.ctx }
+
+// Token returns the fencing token: greater than that of every grant on the key
+// before. It is 0 if the store has none.
+func (l *Lease) Token() uint64 { return l.token }
+
+// Key returns the name of the lock.
+func (l *Lease) Key() string { return l.key }
+
+// Holder returns the ID of this hold, as [Client.Inspect] shows it.
+func (l *Lease) Holder() string { return l.id }
+
+// Deadline returns when the lease ends unless it is renewed. It is a margin
+// earlier than the moment from which the store may give the key to another. The
+// deadline of a lease that has ended is in the past.
+func (l *Lease) Deadline() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.client.time(l.term.End())
+}
+
+// Valid reports whether the lease has not ended. It reads the clock, and so is
+// right also where the timer that ends [Lease.Context] is late, as after a
+// pause of the process. It says nothing about the time after it returns.
+func (l *Lease) Valid() bool { return l.Check(0) == nil }
+
+// Check returns nil if the lease lasts for at least d more, even if it is not
+// renewed. To be called right before a side effect that takes d. If it has
+// ended the error wraps a [*LostError] or is [ErrReleased].
+func (l *Lease) Check(d time.Duration) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.client.now()
+	if action, _ := l.term.Due(now); action == term.Lose {
+		l.lose(&LostError{Reason: l.term.Reason()})
+	}
+	switch left := l.term.Left(now); {
+	case l.term.State() != term.Live:
+		return context.Cause(l.ctx)
+	case left < d:
+		return l.client.fail("check", l.key, fmt.Errorf("%v left of the lease, less than %v", left, d))
+	}
+	return nil
+}
+
+// Renew restarts the lease now rather than when it is due. If the store says
+// that it is lost the lease ends; on any other error it goes on for as long as
+// before.
+func (l *Lease) Renew(ctx context.Context) error {
+	l.mu.Lock()
+	now := l.client.now()
+	if l.term.State() != term.Live {
+		defer l.mu.Unlock()
+		return context.Cause(l.ctx)
+	}
+	timeout := l.term.Try(now)
+	l.mu.Unlock()
+	return l.renew(ctx, timeout)
+}
+
+// renew sends one renewal and makes what it must of the answer. The lease's
+// end does not depend on its return.
+func (l *Lease) renew(ctx context.Context, timeout time.Duration) error {
+	c := l.client
+	l.mu.Lock()
+	claim := l.claim
+	l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return context.Cause(l.ctx) // released since it was due
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	sent := c.now()
+	grant, err := c.backend.Renew(ctx, claim)
+	return l.settle(grant, err, sent)
+}
+
+// settle takes the answer to a renewal that was sent at sent. There are four:
+// renewed, lost, refused and unknown; the last two change nothing.
+func (l *Lease) settle(grant driver.Grant, err error, sent term.Instant) error {
+	c := l.client
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := c.now()
+	switch {
+	case err == nil:
+		before := l.term.Left(now)
+		jitter := time.Duration((rand.Float64() - 0.5) * 0.2 * float64(c.opts.RenewEvery))
+		if !l.term.Renewed(grant.TTL, sent, now, jitter) {
+			return l.tooLate(now)
+		}
+		grant.Token = l.token // a renewal never changes it
+		l.claim.Grant = grant
+		c.keeper.move(l, l.term.Next())
+		c.opts.Observer.renewed(l, now.At-sent.At, before)
+		return nil
+	case errors.Is(err, driver.ErrLost):
+		if l.term.State() == term.Live {
+			lost := asLost(err)
+			l.term.Deny(lost.Reason)
+			l.confirmed = true // nothing of ours is left
+			l.lose(lost)
+		}
+		return context.Cause(l.ctx)
+	}
+	if l.term.State() != term.Live {
+		return context.Cause(l.ctx)
+	}
+	l.term.Failed(now)
+	c.keeper.move(l, l.term.Next())
+	err = c.fail("renew", l.key, err)
+	c.opts.Observer.renewFailed(l, err, l.term.Left(now))
+	return err
+}
+
+// tooLate is for a renewal that succeeded after the lease had ended. Nothing
+// revives a lease, so the store is told; but not before the moment at which the
+// holder knew that its work must have stopped.
+func (l *Lease) tooLate(now term.Instant) error {
+	if l.term.State() != term.Lost {
+		return context.Cause(l.ctx) // it was released
+	}
+	l.lose(&LostError{Reason: l.term.Reason()})
+	if !l.confirmed {
+		wait, claim := l.term.Deadline()-now.At, l.claim
+		l.client.detach(func() {
+			time.Sleep(wait)
+			l.client.withdraw(claim, 0)
+		})
+	}
+	return context.Cause(l.ctx)
+}
+
+// lose ends the lease; after the first time it does nothing. It is called with
+// mu held.
+func (l *Lease) lose(err *LostError) {
+	if l.lost != nil {
+		return
+	}
+	l.lost = err
+	l.client.keeper.remove(l)
+	l.cancel(l.client.fail("hold", l.key, err))
+	l.client.detach(func() { l.client.opts.Observer.lost(l, err) })
+}
+
+// asLost returns what a backend that said ErrLost has told about it.
+func asLost(err error) *LostError {
+	var lost *LostError
+	if errors.As(err, &lost) {
+		return lost
+	}
+	return &LostError{Reason: driver.Expired}
+}
+
+// within returns a context that ends with l or with ctx.
+func (l *Lease) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	inner, cancel := context.WithCancelCause(l.ctx)
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	end := func() {
+		stop()
+		cancel(context.Canceled)
+	}
+	if d, ok := ctx.Deadline(); ok {
+		timed, free := context.WithDeadline(inner, d)
+		return timed, func() { free(); end() }
+	}
+	return inner, end
+}
