@@ -1,0 +1,113 @@
+package file
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/pawlock/pawl/driver"
+)
+
+// makeDir creates dir for its owner alone unless it exists, and returns its
+// absolute name: a later chdir must not lead to other locks.
+func makeDir(dir string) (string, error) {
+	if dir == "" {
+		return "", &driver.FieldError{Field: "dir", Why: "is empty: name the directory of the locks"}
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return "", err
+		}
+		if err := syncDir(filepath.Dir(dir)); err != nil {
+			return "", err
+		}
+	}
+	// Reading it tells a file, and a directory of someone else, at once.
+	d, err := os.Open(dir)
+	if err != nil {
+		return "", err
+	}
+	defer d.Close()
+	if _, err := d.Readdirnames(1); err != nil && err != io.EOF {
+		return "", err
+	}
+	if name, local := localFileSystem(dir); !local {
+		return "", fmt.Errorf("%w: %s is on %s, where other machines may not see its locks: use a directory on a local disk",
+			driver.ErrUnsupported, dir, name)
+	}
+	return dir, nil
+}
+
+// create makes an empty record of key at path unless there is one. Its counter
+// begins where those of removed records have ended. The file appears whole, by
+// a link, and no half-made one is ever seen.
+func (b *backend) create(ctx context.Context, path, key string) error {
+	if filepath.Base(path) == floorName {
+		return b.place(path, "", 0)
+	}
+	floor, err := b.lockFloor(ctx)
+	if err != nil {
+		return err
+	}
+	defer floor.close() // until the record has its name, no removal may raise the floor above it
+	return b.place(path, key, floor.header.last)
+}
+
+// place puts a new record at path, its counter at last.
+func (b *backend) place(path, key string, last uint64) error {
+	text, err := encodeBody(key, &driver.Line{})
+	if err != nil {
+		return err
+	}
+	h := header{at: headerSize, size: int64(len(text)), sum: checksum(text), last: last, boot: b.clock.boot}
+	image := append(h.encode(), text...)
+	if n := len(image) % blockSize; n > 0 {
+		image = append(image, bytes.Repeat([]byte{'\n'}, blockSize-n)...)
+	}
+	f, err := os.CreateTemp(b.dir, newPrefix)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(image)
+	if err == nil {
+		err = f.Sync() // before it has its name: an empty record would be a damaged one
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// lockFloor returns the record of the directory itself, locked. Its counter is
+// at least that of any record that was ever removed.
+func (b *backend) lockFloor(ctx context.Context) (*recordFile, error) {
+	path := filepath.Join(b.dir, floorName)
+	r, err := b.open(ctx, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := b.create(ctx, path, ""); err != nil {
+			return nil, err
+		}
+		r, err = b.open(ctx, path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := r.read(); err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}

@@ -1,0 +1,9 @@
+//go:build !linux
+
+package file
+
+// A watcher tells of changes to files. There is none here: those who wait look
+// again and again.
+type watcher struct{}
+
+func (*watcher) watch(string) (changed <-chan struct{}, stop func()) { return nil, func() {} }
