@@ -1,0 +1,69 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"iter"
+)
+
+// A Node is a Redis server, or whatever looks like one: what the backend needs
+// of a client library. All methods may be called concurrently.
+//
+// Errors that the server sent have a method RedisError(), as those of go-redis
+// do. Errors that prove that nothing was sent wrap [driver.ErrRefused], or are
+// those of a failed dial as package net makes them; all others mean that the
+// outcome is unknown. No call is repeated by the library itself.
+type Node interface {
+	// EvalSHA runs the script with the SHA-1 sum sha. Args are strings,
+	// ints, int64s and uint64s. The answer is made of int64, string and
+	// []any. It returns at the deadline of ctx.
+	EvalSHA(ctx context.Context, sha string, keys []string, args ...any) (any, error)
+
+	// Eval runs a script that the server does not know yet.
+	Eval(ctx context.Context, script string, keys []string, args ...any) (any, error)
+
+	// Subscribe opens a connection that listens to channel.
+	Subscribe(ctx context.Context, channel string) (Subscription, error)
+
+	// Scan yields the names of all strings that match pattern, with the
+	// SCAN command. Names may come twice.
+	Scan(ctx context.Context, pattern string) iter.Seq2[string, error]
+}
+
+// A Subscription is one connection that listens.
+type Subscription interface {
+	// Subscribe asks for one more channel. Receive brings the confirmation.
+	Subscribe(ctx context.Context, channel string) error
+
+	// Receive returns what the server sends next. It notices within seconds
+	// that the server is gone: an error ends the subscription, which never
+	// reconnects by itself. Close interrupts it.
+	Receive(ctx context.Context) (Message, error)
+
+	Close() error
+}
+
+// A Message is what a [Subscription] receives: a payload, or the confirmation
+// that it listens to Channel from now on.
+type Message struct {
+	Channel, Payload string
+	Confirmed        bool
+}
+
+// run runs s on the node of k, sending its source if the server has forgotten
+// it: after a restart, a failover, or SCRIPT FLUSH.
+func (b *backend) run(ctx context.Context, s *script, k keys, args ...any) (*reply, error) {
+	keys := k.slice()
+	answer, err := b.node.EvalSHA(ctx, s.sha, keys, args...)
+	if err != nil && code(err) == "NOSCRIPT" {
+		answer, err = b.node.Eval(ctx, s.source, keys, args...)
+	}
+	if err != nil {
+		return nil, explain(err, s, k)
+	}
+	values, ok := answer.([]any)
+	if !ok {
+		return nil, errors.New(s.name + ": the server's answer is not an array")
+	}
+	return &reply{script: s, values: values}, nil
+}

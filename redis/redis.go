@@ -1,0 +1,278 @@
+// Package redis keeps locks on a Redis server, 7.0 or later, or Valkey, 7.2 or
+// later. It speaks the protocol of docs/protocol.md through a [Node], which an
+// adapter makes of a client library: package goredis, a module of its own, for
+// go-redis. Users import the adapter.
+//
+// A mutex is the lock that everyone knows, SET key value NX PX ttl, so that it
+// excludes any other program that locks the same key that way.
+//
+// What Redis can't give: it answers before its disk and its replicas have the
+// write, so that a lock can be lost with a server. Tokens go on rising then,
+// unless the clock went back by more than the outage took.
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/pawlock/pawl/driver"
+)
+
+// Options are the settings of a backend. The zero value, and nil, are sound.
+type Options struct {
+	// Prefix begins the name of every key that holds a lock, so that key
+	// invoice/42 is lock:invoice/42 in the store. All programs that share
+	// locks have to agree on it. Default "lock:".
+	Prefix string
+}
+
+// DefaultPrefix begins the names of locks unless Options say otherwise.
+const DefaultPrefix = "lock:"
+
+// A fence outlives the last renewal by fenceLife, or by ten times the TTL if
+// that is longer. acquire.lua and renew.lua have the same numbers.
+const (
+	fenceLife = 24 * time.Hour
+	fenceTTLs = 10
+)
+
+// tokenLimit is what Lua can still count to exactly.
+const tokenLimit = 1<<53 - 1
+
+type backend struct {
+	node   Node
+	names  names
+	clock  clock
+	wakeup *subscriber
+}
+
+// New returns a backend on node. It does no I/O: a server that can't be
+// reached, or is too old, is an error of the first call. A nil o is the
+// defaults; an option that can't be used is a [*driver.FieldError].
+func New(node Node, o *Options) (driver.Backend, error) {
+	prefix := DefaultPrefix
+	if o != nil && o.Prefix != "" {
+		prefix = o.Prefix
+	}
+	if node == nil {
+		return nil, &driver.FieldError{Field: "Node", Why: "is nil"}
+	}
+	if err := validatePrefix(prefix); err != nil {
+		return nil, err
+	}
+	return &backend{node: node, names: names{prefix}, wakeup: newSubscriber(node)}, nil
+}
+
+// Traits implements driver.Backend.
+func (*backend) Traits() driver.Traits {
+	return driver.Traits{
+		Name:     "redis",
+		Fencing:  true,
+		Fair:     true,
+		Counting: true,
+		MinTTL:   10 * time.Millisecond,
+		MaxTTL:   365 * 24 * time.Hour,
+	}
+}
+
+// Close implements driver.Backend. It ends the subscription and waits for its
+// goroutine.
+func (b *backend) Close() error {
+	b.wakeup.close()
+	return nil
+}
+
+// Acquire implements driver.Backend.
+func (b *backend) Acquire(ctx context.Context, c driver.Claim) (driver.Grant, error) {
+	if err := c.Validate(b.Traits()); err != nil {
+		return driver.Grant{}, err
+	}
+	id, err := parseID(c.ID)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	if err := validateFloor(c.Floor); err != nil {
+		return driver.Grant{}, err
+	}
+	if c.Queue {
+		b.wakeup.expect(c.ID, id.Client, c.TTL)
+	}
+	g, err := b.acquire(ctx, c, channel(id.Client))
+	if _, held := err.(*driver.HeldError); !held {
+		b.wakeup.forget(c.ID)
+	}
+	return g, err
+}
+
+func (b *backend) acquire(ctx context.Context, c driver.Claim, channel string) (driver.Grant, error) {
+	keys := b.names.of(c.Key)
+	queue := 0
+	if c.Queue {
+		queue = 1
+	}
+	for attempt := 1; ; attempt++ {
+		if err := late(ctx); err != nil {
+			return driver.Grant{}, err
+		}
+		sent := time.Now()
+		r, err := b.run(ctx, acquireScript, keys, c.ID, milliseconds(c.TTL), c.Weight, c.Capacity,
+			b.clock.deadline(ctx), queue, max(c.Block, 1), c.Floor, channel, c.Label)
+		if err != nil {
+			return driver.Grant{}, err
+		}
+		code, now := r.int(), r.int()
+		if r.err != nil {
+			return driver.Grant{}, r.err
+		}
+		b.clock.learn(sent, time.UnixMicro(now), code == codeLate)
+		switch code {
+		case codeDone:
+			g := driver.Grant{Token: uint64(r.int()), Block: int(r.int()), TTL: wholeMilliseconds(c.TTL), Holder: c.ID, Now: time.UnixMicro(now)}
+			g.Notice = r.notice()
+			return g, r.err
+		case codeHeld:
+			h := r.held(c.Key, time.UnixMicro(now))
+			if r.err != nil {
+				return driver.Grant{}, r.err
+			}
+			return driver.Grant{}, h
+		case codeLost:
+			return driver.Grant{}, r.lost()
+		case codeLate:
+			// A promoted server with a faster clock would refuse everything: its
+			// clock has been learnt, so the second answer is the true one.
+			if attempt == 2 {
+				return driver.Grant{}, errLate
+			}
+		default:
+			return driver.Grant{}, r.unknown(code)
+		}
+	}
+}
+
+// Renew implements driver.Backend.
+func (b *backend) Renew(ctx context.Context, c driver.Claim) (driver.Grant, error) {
+	if err := driver.ValidateTTL("TTL", c.TTL, b.Traits()); err != nil {
+		return driver.Grant{}, err
+	}
+	if err := validateFloor(c.Floor); err != nil {
+		return driver.Grant{}, err
+	}
+	sent := time.Now()
+	r, err := b.run(ctx, renewScript, b.names.of(c.Key), c.ID, c.Grant.Token, milliseconds(c.TTL), c.Floor)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	code, now := r.int(), r.int()
+	if r.err != nil {
+		return driver.Grant{}, r.err
+	}
+	b.clock.learn(sent, time.UnixMicro(now), false)
+	switch code {
+	case codeDone:
+		g := c.Grant
+		g.Token, g.TTL, g.Holder, g.Now = uint64(r.int()), wholeMilliseconds(c.TTL), c.ID, time.UnixMicro(now)
+		g.Notice = r.notice()
+		return g, r.err
+	case codeLost:
+		return driver.Grant{}, r.lost()
+	}
+	return driver.Grant{}, r.unknown(code)
+}
+
+// Release implements driver.Backend.
+func (b *backend) Release(ctx context.Context, c driver.Claim) error {
+	b.wakeup.forget(c.ID)
+	keep := int64(0)
+	if c.Keep > 0 {
+		keep = milliseconds(c.Keep)
+	}
+	return b.settle(b.run(ctx, releaseScript, b.names.of(c.Key), c.ID, c.Grant.Token, keep))
+}
+
+// Revoke implements driver.Backend. A foreign holder, whose id is what stands
+// in the store, can be forced out but not asked: that is ErrUnsupported.
+func (b *backend) Revoke(ctx context.Context, key, id string, n driver.Notice) error {
+	kind := "a"
+	if n.Force {
+		kind = "f"
+	}
+	return b.settle(b.run(ctx, revokeScript, b.names.of(key), id, kind, n.By, n.Why))
+}
+
+// settle reads the answer of a script that ends a claim.
+func (b *backend) settle(r *reply, err error) error {
+	if err != nil {
+		return err
+	}
+	code := r.int()
+	r.int() // the time
+	switch {
+	case r.err != nil:
+		return r.err
+	case code == codeDone:
+		return nil
+	case code == codeLost:
+		return r.lost()
+	case code == codeForeign:
+		return fmt.Errorf("%w: the holder is a foreign client, which can't be asked", driver.ErrUnsupported)
+	}
+	return r.unknown(code)
+}
+
+// late reports a caller who has given up before anything was sent.
+func late(ctx context.Context) error {
+	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
+		return errLate
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", driver.ErrRefused, context.Cause(ctx))
+	}
+	return nil
+}
+
+// milliseconds rounds up, so that a claim is never kept shorter than asked.
+func milliseconds(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+func wholeMilliseconds(d time.Duration) time.Duration {
+	return time.Duration(milliseconds(d)) * time.Millisecond
+}
+
+func parseID(s string) (driver.ID, error) {
+	id, ok := driver.ParseID(s)
+	if !ok {
+		return id, &driver.FieldError{Field: "ID", Why: fmt.Sprintf("%q is not one that an Identity draws", s)}
+	}
+	return id, nil
+}
+
+func validateFloor(floor uint64) error {
+	if floor >= tokenLimit {
+		return &driver.FieldError{Field: "Floor", Why: fmt.Sprintf("is %d: it must be below %d", floor, uint64(tokenLimit))}
+	}
+	return nil
+}
+
+// validatePrefix refuses what would part the keys of a lock, or mix locks up
+// with the keys that keep their lines.
+func validatePrefix(p string) error {
+	invalid := func(why string) error {
+		return &driver.FieldError{Field: "Prefix", Why: fmt.Sprintf("%q %s", p, why)}
+	}
+	before, rest, opened := strings.Cut(p, "{")
+	tag, after, closed := strings.Cut(rest, "}")
+	switch {
+	case !utf8.ValidString(p):
+		return invalid("is not UTF-8")
+	case strings.HasPrefix(derived, p) || strings.HasPrefix(p, derived):
+		return invalid("would mix locks with pawl's own keys, which begin with " + derived)
+	case strings.Contains(before, "}"), opened && (!closed || tag == "" || strings.ContainsAny(tag+after, "{}")):
+		return invalid("has braces that are not one hash tag, as in {tag}")
+	}
+	return nil
+}

@@ -1,0 +1,303 @@
+#!lua
+-- acquire.lua makes one attempt to have a claim granted.
+--
+-- KEYS[1]  lock    string: "claimID:token" of the exclusive holder, then ":kept"
+--                  if it was released with a Keep; "#shares" while shares are held
+-- KEYS[2]  line    sorted set: claims that wait, by arrival in microseconds
+-- KEYS[3]  shares  sorted set: claims that hold a share, by expiry in milliseconds
+-- KEYS[4]  claims  hash: claim ID -> record, for claims in the two sets;
+--                  "#w" -> the weight of all shares; "!claimID" -> a notice, and
+--                  "#n" -> the IDs that have one (see revoke.lua)
+-- KEYS[5]  fence   string: "token:incarnation:claimID", the last token given out
+--
+-- A record is "state weight capacity expiry ttl token block channel label", with
+-- times in milliseconds. States: w waits, c was called and waits, h holds a share,
+-- k holds a share that was released with a Keep.
+--
+-- ARGV[1]  claim ID
+-- ARGV[2]  TTL in milliseconds
+-- ARGV[3]  weight
+-- ARGV[4]  capacity; equal to the weight for an exclusive claim
+-- ARGV[5]  the sender's deadline in microseconds of this server's clock, 0 for none
+-- ARGV[6]  1 to stay in line when there is no room
+-- ARGV[7]  number of tokens wanted
+-- ARGV[8]  candidate token, 0 for none
+-- ARGV[9]  wake channel
+-- ARGV[10] label
+--
+-- Returns one of
+--   {1, now, token, block, notice...}               granted
+--   {0, now, place, left, last, kind, id, record}   no room; what is in the way is of
+--       kind 1 (id is the value of lock), 2 (a share) or 3 (a claim that waits)
+--   {-1, now, reason, notice...}                    was granted, and is not any more
+--   {-2, now}                                       came after the sender's deadline
+-- with now in microseconds, left in milliseconds (-1: never ends) and a notice of
+-- kind (a asked, f forced), time in microseconds, by, why.
+
+local lock, line, shares, claims, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local id, ttl, weight, capacity = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local exclusive = weight == capacity
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local deadline = tonumber(ARGV[5])
+if deadline > 0 and now > deadline then
+  return {-2, now}
+end
+
+local cur = redis.call('GET', lock)
+local last, lastid = 0, nil
+local f = redis.call('GET', fence)
+if f then
+  last, lastid = string.match(f, '^(%d+):%x*:(.*)$')
+  last = tonumber(last)
+  if not last then
+    return redis.error_reply('BADFENCE the last token of the key is unreadable')
+  end
+end
+
+-- The new token. Without a candidate it is the clock if that is ahead, so that
+-- tokens go on rising when the counter is lost. A candidate far beyond the clock is
+-- ignored, so that no client with a wrong clock can push the counter to its end.
+local token, block, floor = last + 1, tonumber(ARGV[7]), tonumber(ARGV[8])
+if floor == 0 then
+  if now > token then token = now end
+else
+  if last == 0 and now - 1000000 > token then token = now - 1000000 end
+  if floor > token and floor <= now + 1000000 then token = floor end
+end
+if token + block >= 9007199254740991 then
+  return redis.error_reply('FENCEOVERFLOW the tokens of the key have run out')
+end
+local newfence = string.format('%.0f::', token + block - 1) .. id
+local fencettl = string.format('%.0f', math.max(86400000, 10 * ttl))
+local pair = id .. ':' .. string.format('%.0f', token)
+
+if exclusive and not cur and lastid ~= id and redis.call('EXISTS', claims) == 0 then
+  redis.call('SET', fence, newfence, 'PX', fencettl)
+  redis.call('SET', lock, pair, 'PX', ARGV[2])
+  return {1, now, token, block}
+end
+
+local ms = math.floor(now / 1000)
+local units = 0
+local RECORD = '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$'
+
+local function int(n)
+  return string.format('%.0f', n)
+end
+
+-- outlive keeps key for ms more at least, without shortening its life.
+local function outlive(key, ms)
+  if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, int(ms)) end
+end
+
+local function notice()
+  local n = redis.call('HGET', claims, '!' .. id)
+  if not n then return nil end
+  local kind, at, expiry, by, rest = string.match(n, '^(%a) (%d+) (%d+) (%d+) (.*)$')
+  if not kind or tonumber(expiry) <= ms then return nil end
+  return {kind, tonumber(at), string.sub(rest, 1, by), string.sub(rest, by + 1)}
+end
+
+local function with(reply, n)
+  for _, v in ipairs(n or {}) do reply[#reply + 1] = v end
+  return reply
+end
+
+local function lost()
+  local n = notice()
+  if n and n[1] == 'f' then return with({-1, now, 'forced'}, n) end
+  if cur and cur ~= '#shares' and string.sub(cur, 1, #id + 1) ~= id .. ':' then return {-1, now, 'stolen'} end
+  if not f then return {-1, now, 'deleted'} end
+  return {-1, now, 'expired'}
+end
+
+local function record(state, w, c, token, block)
+  return string.format('%s %.0f %.0f %.0f %.0f %.0f %.0f %s %s', state, w, c, ms + ttl, ttl, token, block, ARGV[9], ARGV[10])
+end
+
+-- share writes the record of a share of ours, and lets the keys live as long as it.
+local function share(w, c, token, block)
+  redis.call('HSET', claims, id, record('h', w, c, token, block))
+  redis.call('ZADD', shares, int(ms + ttl), id)
+  local longest = redis.call('ZREVRANGE', shares, 0, 0, 'WITHSCORES')[2]
+  redis.call('SET', lock, '#shares', 'PXAT', int(tonumber(longest)))
+  cur = '#shares'
+  if units > 0 then redis.call('HSET', claims, '#w', int(units)) end
+  outlive(shares, ttl + 1000)
+  outlive(claims, ttl + 1000)
+end
+
+local function fits(w, c)
+  if not cur then return true end
+  return cur == '#shares' and w < c and units + w <= c
+end
+
+-- wake drops dead claims from the head of the line and, if there is room for the
+-- claim that heads it then, calls that claim. It has a second to answer, so that a
+-- dead waiter costs the others no more. One that was called is called again only if
+-- room is new.
+local function wake(room)
+  for _ = 1, 128 do
+    local head = redis.call('ZRANGE', line, 0, 1)
+    if not head[1] then return end
+    local state, w, c, expiry, rest, channel = string.match(redis.call('HGET', claims, head[1]) or '',
+      '^(%a) (%d+) (%d+) (%d+) (%d+ %d+ %d+ (%S+) .*)$')
+    if state and tonumber(expiry) > ms then
+      if fits(tonumber(w), tonumber(c)) and (room or state == 'w') then
+        expiry = math.min(tonumber(expiry), ms + 1000)
+        redis.call('HSET', claims, head[1], string.format('c %s %s %.0f %s', w, c, expiry, rest))
+        redis.pcall('PUBLISH', channel, 'go ' .. head[1])
+        local second = head[2] and redis.call('HGET', claims, head[2])
+        channel = second and string.match(second, '^%a %d+ %d+ %d+ %d+ %d+ %d+ (%S+) ')
+        if channel then redis.pcall('PUBLISH', channel, 'next ' .. head[2]) end
+      end
+      return
+    end
+    redis.call('ZREM', line, head[1])
+    redis.call('HDEL', claims, head[1])
+  end
+end
+
+-- The claim holds all of the key: the same grant again, or a share of it.
+if cur and string.sub(cur, 1, #id + 1) == id .. ':' then
+  local mine, kept = string.match(string.sub(cur, #id + 2), '^(%d+)(.*)$')
+  if mine and kept == ':kept' then
+    return lost()
+  elseif mine and kept == '' then
+    local granted = tonumber(mine)
+    block = lastid == id and math.max(1, math.min(block, last - granted + 1)) or 1
+    redis.call('PEXPIRE', fence, fencettl)
+    if exclusive then
+      redis.call('PEXPIRE', lock, ARGV[2])
+    else
+      units = weight
+      share(weight, capacity, granted, block)
+    end
+    local reply = with({1, now, granted, block}, notice())
+    if not exclusive then wake(true) end
+    return reply
+  end
+end
+
+units = tonumber(redis.call('HGET', claims, '#w') or 0)
+
+-- The claim holds a share, or waits.
+local state, w, c, expiry, _, held, tokens = string.match(redis.call('HGET', claims, id) or '', RECORD)
+local waits = false
+if state and tonumber(expiry) > ms then
+  if state == 'w' or state == 'c' then
+    waits = true
+  elseif cur == '#shares' and redis.call('ZSCORE', shares, id) then
+    if state == 'k' then return lost() end
+    local less = not exclusive and weight < tonumber(w)
+    if less then
+      units = units - tonumber(w) + weight
+      w, c = weight, capacity
+    end
+    share(tonumber(w), tonumber(c), tonumber(held), tonumber(tokens))
+    redis.call('PEXPIRE', fence, fencettl)
+    local reply = with({1, now, tonumber(held), tonumber(tokens)}, notice())
+    if less then wake(true) end
+    return reply
+  end
+elseif state == 'w' or state == 'c' then
+  redis.call('ZREM', line, id)
+  redis.call('HDEL', claims, id)
+end
+if not waits then
+  local n = notice()
+  if lastid == id or n and n[1] == 'f' then return lost() end
+end
+
+-- Shares that have ended go, at most 128 of them; all have if lock is not theirs.
+local crowded = false
+if redis.call('EXISTS', shares) == 1 then
+  local dead
+  if cur == '#shares' then
+    dead = redis.call('ZRANGEBYSCORE', shares, '-inf', int(ms), 'LIMIT', 0, 128)
+  else
+    dead = redis.call('ZRANGE', shares, 0, 127)
+  end
+  for _, who in ipairs(dead) do
+    local weighs = string.match(redis.call('HGET', claims, who) or '', '^%a (%d+) ')
+    units = units - tonumber(weighs or 0)
+    redis.call('ZREM', shares, who)
+    redis.call('HDEL', claims, who)
+  end
+  crowded = #dead == 128
+  if #dead > 0 then
+    redis.call('HSET', claims, '#w', int(units))
+    outlive(claims, ttl + 1000)
+  end
+end
+if not crowded and redis.call('EXISTS', shares) == 0 then
+  units = 0
+  redis.call('HDEL', claims, '#w')
+  if cur == '#shares' then
+    redis.call('DEL', lock)
+    cur = nil
+  end
+end
+
+-- So do dead claims at the head of the line.
+local head, headrecord
+for i = 1, 129 do
+  head = redis.call('ZRANGE', line, 0, 0)[1]
+  headrecord = head and redis.call('HGET', claims, head)
+  local alive = string.match(headrecord or '', '^%a %d+ %d+ (%d+) ')
+  if not head or alive and tonumber(alive) > ms then break end
+  if i == 129 then
+    crowded = true
+    break
+  end
+  redis.call('ZREM', line, head)
+  redis.call('HDEL', claims, head)
+end
+
+if not crowded and (not head or head == id) and fits(weight, capacity) then
+  if waits then
+    redis.call('ZREM', line, id)
+    redis.call('HDEL', claims, id)
+  end
+  redis.call('SET', fence, newfence, 'PX', fencettl)
+  if exclusive then
+    redis.call('SET', lock, pair, 'PX', ARGV[2])
+  else
+    units = units + weight
+    share(weight, capacity, token, block)
+    wake(true)
+  end
+  return {1, now, token, block}
+end
+
+local place = 0
+if ARGV[6] == '1' then
+  if not waits then
+    local newest = redis.call('ZREVRANGE', line, 0, 0, 'WITHSCORES')[2]
+    redis.call('ZADD', line, int(math.max(now, tonumber(newest or 0) + 1)), id)
+  end
+  redis.call('HSET', claims, id, record('w', weight, capacity, 0, 0))
+  outlive(line, ttl + 1000)
+  outlive(claims, ttl + 1000)
+  place = redis.call('ZRANK', line, id) + 1
+elseif waits then
+  redis.call('ZREM', line, id)
+  redis.call('HDEL', claims, id)
+end
+
+wake(false)
+local reply
+if cur == '#shares' then
+  local who = redis.call('ZREVRANGE', shares, 0, 0)[1] or ''
+  reply = {0, now, place, redis.call('PTTL', lock), last, 2, who, redis.call('HGET', claims, who) or ''}
+elseif cur then
+  reply = {0, now, place, redis.call('PTTL', lock), last, 1, cur, ''}
+else
+  headrecord = head and redis.call('HGET', claims, head) or ''
+  local ends = tonumber(string.match(headrecord, '^%a %d+ %d+ (%d+) ') or ms)
+  reply = {0, now, place, math.max(0, ends - ms), last, 3, head or '', headrecord}
+end
+if crowded then reply[4] = 0 end
+return reply

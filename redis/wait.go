@@ -1,0 +1,65 @@
+package redis
+
+import (
+	"context"
+	"time"
+
+	"github.com/pawlock/pawl/driver"
+)
+
+// poll is how often a claim asks again that might be next, whatever the wake-up
+// calls say: they can be lost, foreign holders send none, and the head of the
+// line has a second to answer a call. Those further back ask more seldom.
+const (
+	poll    = 400 * time.Millisecond
+	maxPoll = 5 * time.Second
+)
+
+// Wait implements driver.Backend. It returns early rather than late: when the
+// claim is called, when the claim in the way ends, and after a while anyway,
+// since the place in line has to be kept alive.
+func (b *backend) Wait(ctx context.Context, c driver.Claim, h *driver.HeldError) error {
+	began := time.Now()
+	pause := pauseFor(c, h)
+	called, listening := b.wakeup.calls(c.ID)
+	if !listening {
+		// The Acquire was not sent after the subscription was confirmed, so a
+		// call may have been missed: it is repeated as soon as there is one.
+		if c.Queue {
+			if id, ok := driver.ParseID(c.ID); ok && b.wakeup.listen(ctx, id.Client, min(pause, poll)) {
+				return nil
+			}
+		}
+		pause = min(pause, poll)
+	}
+	timer := time.NewTimer(pause - time.Since(began))
+	defer timer.Stop()
+	for {
+		select {
+		case call := <-called:
+			if call != callNext {
+				return nil
+			}
+			timer.Reset(min(poll, pause-time.Since(began)))
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// pauseFor returns how long c may wait uncalled.
+func pauseFor(c driver.Claim, h *driver.HeldError) time.Duration {
+	pause := poll
+	if h.Place > 2 {
+		pause = min(maxPoll, time.Duration(h.Place-1)*poll)
+	}
+	if h.Place <= 1 && h.Left >= 0 {
+		pause = min(pause, h.Left+time.Millisecond) // the store rounds down
+	}
+	if c.Queue {
+		pause = min(pause, c.TTL/3)
+	}
+	return pause
+}
