@@ -59,6 +59,7 @@ func (b *backend) create(ctx context.Context, path, key string) error {
 		return err
 	}
 	defer floor.close() // until the record has its name, no removal may raise the floor above it
+	b.sweep(ctx, floor)
 	return b.place(path, key, floor.header.last)
 }
 

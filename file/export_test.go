@@ -1,6 +1,8 @@
 package file
 
 import (
+	"math"
+	"path/filepath"
 	"time"
 
 	"github.com/pawlock/pawl/driver"
@@ -11,10 +13,25 @@ func NewAt(dir, boot string, since func() time.Duration, wall func() time.Time) 
 	return open(dir, clock{boot: boot, wall: wall, since: func() (time.Duration, error) { return since(), nil }})
 }
 
+// Remove removes the record of key as a sweep does, its idle time aside.
+func Remove(b driver.Backend, key string) bool {
+	f := b.(*backend)
+	return f.remove(filepath.Join(f.dir, recordName(key)), math.MaxUint64)
+}
+
 // What tests of the files themselves need.
 var (
 	RecordName = recordName
 	KeyOf      = keyOf
+	TryLock    = tryLock
+)
+
+// Names of files beside the records, and when they are looked through.
+const (
+	FloorName   = floorName
+	NewPrefix   = newPrefix
+	AlivePrefix = alivePrefix
+	Idle        = idle
 )
 
 // UnknownBoot is the boot of a system that has no name for it.

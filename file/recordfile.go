@@ -176,7 +176,7 @@ func (r *recordFile) read() error {
 func (r *recordFile) commit(h header, text []byte, sync bool) error {
 	if bytes.Equal(text, r.body) && h.last == r.header.last {
 		if sync { // the one who wrote it may have been killed before it was on disk
-			return r.sync(&h)
+			return r.sync()
 		}
 		return nil
 	}
@@ -203,6 +203,7 @@ func (r *recordFile) commit(h header, text []byte, sync bool) error {
 		}
 		return err
 	}
+	r.header, r.body = h, text
 	if sync {
 		return syncData(r.f)
 	}
@@ -210,7 +211,7 @@ func (r *recordFile) commit(h header, text []byte, sync bool) error {
 }
 
 // sync brings to disk what is written already.
-func (r *recordFile) sync(*header) error {
+func (r *recordFile) sync() error {
 	if !r.header.rooted {
 		if err := syncDir(filepath.Dir(r.path)); err != nil {
 			return err
