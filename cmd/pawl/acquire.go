@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawlock/pawl/cmd/pawl/internal/plain"
+	"github.com/pawlock/pawl/cmd/pawl/internal/proc"
+)
+
+func (p *program) acquireCommand() *cobra.Command {
+	var f claimFlags
+	var asJSON, export bool
+	var file string
+	cmd := &cobra.Command{
+		Use:   "acquire LOCK",
+		Short: "Acquire a lock for a script, and print a handle",
+		Long: `Acquire a lock and print a handle, with which to renew, check and release it, and the fencing token.
+
+Nobody renews the lock once acquire has ended: it is held until its TTL is over, unless pawl renew is
+called before. Where one command can do the work, pawl run is safer: it renews, and stops the command
+when the lock is lost.`,
+		Example: `  eval "$(pawl acquire deploy --ttl 5m --export)"    # sets PAWL_HANDLE, PAWL_LOCK, PAWL_FENCE
+  ./deploy.sh && pawl release deploy`,
+		Args: usageArgs(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := f.request(cmd, args[0], "")
+			if err != nil {
+				return err
+			}
+			r.purpose = "The lock was not acquired"
+			s, err := p.openStore()
+			if err != nil {
+				return err
+			}
+			h, err := p.acquire(s, r, proc.Catch())
+			if err != nil {
+				_ = s.Close()
+				return err
+			}
+			// Neither the client nor the store is closed: that would release
+			// the lock, or could.
+			handle := handleOf(s)
+			if file != "" {
+				if err := writeHandle(file, handle); err != nil {
+					_ = h.lease.Release(context.Background()) // it ends with its TTL otherwise
+					return fail(exitConfig, "cannot write --handle-file: %v; the lock was released", err)
+				}
+			}
+			ends := time.Until(h.lease.Deadline())
+			switch {
+			case asJSON:
+				return p.printJSON(acquired{
+					Lock: r.key, Handle: handle.String(), Fence: h.lease.Token(), Holder: h.lease.Holder(), Backend: s.name,
+					TTL: handle.TTL, AcquiredAt: time.Now().UTC().Format(time.RFC3339Nano), EndsIn: ends.Milliseconds(),
+				})
+			case export:
+				_, err = fmt.Fprintf(p.out, "export PAWL_HANDLE=%s PAWL_LOCK=%s PAWL_FENCE=%d\n", handle, plain.Shell(r.key), h.lease.Token())
+			case file != "":
+				_, err = fmt.Fprintf(p.out, "fence=%d\n", h.lease.Token())
+			default:
+				_, err = fmt.Fprintf(p.out, "handle=%s\nfence=%d\n", handle, h.lease.Token())
+			}
+			return unprinted(err)
+		},
+	}
+	f.add(cmd)
+	flags := cmd.Flags()
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	flags.BoolVar(&export, "export", false, "print for eval in a shell")
+	flags.StringVar(&file, "handle-file", "", "write the handle to `file`, which only its owner can read, rather than print it")
+	cmd.MarkFlagsMutuallyExclusive("json", "export")
+	return cmd
+}
+
+// acquired is what acquire --json prints.
+type acquired struct {
+	Lock       string `json:"lock"`
+	Handle     string `json:"handle"`
+	Fence      uint64 `json:"fence"`
+	Holder     string `json:"holder"`
+	Backend    string `json:"backend"`
+	TTL        int64  `json:"ttl_ms"`
+	AcquiredAt string `json:"acquired_at"`
+	EndsIn     int64  `json:"lease_ends_in_ms"`
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawlock/pawl"
+	"github.com/pawlock/pawl/cmd/pawl/internal/plain"
+	"github.com/pawlock/pawl/cmd/pawl/internal/who"
+	"github.com/pawlock/pawl/driver"
+)
+
+func (p *program) forceReleaseCommand() *cobra.Command {
+	var id, why string
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "force-release LOCK --id HOLDER",
+		Short: "Take a lock away from its holder",
+		Long: `Take a lock away from its holder. That does not stop the holder's work: it learns of it when it renews,
+and until then two may work at once. Only writes that check the fencing token are safe then.
+
+HOLDER is the id that pawl show prints: if the holder has changed since, nothing is done. exit 75`,
+		Args: usageArgs(cobra.ExactArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			key := args[0]
+			if id == "" {
+				return usage("which holder? pawl show %s prints its id", plain.Shell(key))
+			}
+			s, err := p.openStore()
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			h, err := p.holderByID(s, key, id)
+			if err != nil {
+				return err
+			}
+			if !yes {
+				if err := p.confirm(key, h); err != nil {
+					return err
+				}
+			}
+			n := driver.Notice{Force: true, By: who.Self("", "").String(), Why: why}
+			if err := driver.ValidateLabel(why); err != nil {
+				return usage("--reason: %v", err)
+			}
+			_, err = persist(func(ctx context.Context) (driver.Grant, error) { return driver.Grant{}, s.Revoke(ctx, key, h.ID, n) })
+			switch code := classify(err); {
+			case err == nil:
+				p.note("%s was taken from %s; its work goes on until it notices", plain.Quote(key), holderOf(h))
+				return nil
+			case errors.Is(err, pawl.ErrLost):
+				return changed(key, id)
+			default:
+				return fail(code, "cannot force %s: %s", plain.Quote(key), plain.Text(reason(err)))
+			}
+		},
+	}
+	cmd.Flags().StringVar(&id, "id", "", "`holder` to take it from, as pawl show prints it")
+	cmd.Flags().StringVar(&why, "reason", "", "`text` that the holder is told")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+func changed(key, id string) *failure {
+	return fail(exitBusy, "nothing was done: %s does not hold %s, the holder has changed; look: pawl show %s", plain.Text(id), plain.Quote(key), plain.Shell(key))
+}
+
+// holderByID returns the holder of key that id, in full or in short, names.
+func (p *program) holderByID(s *store, key, id string) (pawl.Holder, error) {
+	state, err := p.inspect(s, key, wholeLine)
+	if err != nil {
+		return pawl.Holder{}, err
+	}
+	var found []pawl.Holder
+	for _, h := range state.Holders {
+		if h.Held && (h.ID == id || shortID(h) == id) {
+			found = append(found, h)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return pawl.Holder{}, changed(key, id)
+	case 1:
+		return found[0], nil
+	}
+	return pawl.Holder{}, usage("%s names %d holders of %s: give the id in full, from pawl show --json", plain.Text(id), len(found), plain.Quote(key))
+}
+
+// confirm asks on a terminal for the name of the lock.
+func (p *program) confirm(key string, h pawl.Holder) error {
+	if info, err := os.Stdin.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return usage("not forced: there is no terminal to confirm it on; say --yes")
+	}
+	alive := ""
+	if h.Left >= 0 && h.TTL > 0 && h.Left >= h.TTL/3 {
+		alive = fmt.Sprintf(" and WAS RENEWED %s ago: the holder is alive", plain.Duration(h.TTL-h.Left))
+	}
+	fmt.Fprintf(p.err, `%s is held by %s%s.
+Forcing does not stop it. Until it notices (at most %s), two processes may work at once;
+only writes that check the fencing token are safe.
+Type the lock name to go on: `, plain.Quote(key), holderOf(h), alive, plain.Duration(max(h.Left, 0)))
+	line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // at the end of input nothing was typed
+	if strings.TrimRight(line, "\r\n") != key {
+		return fail(exitUsage, "not forced: that is not the name of the lock")
+	}
+	return nil
+}

@@ -1,0 +1,23 @@
+module github.com/pawlock/pawl/cmd/pawl
+
+go 1.26.0
+
+require (
+	github.com/pawlock/pawl v0.0.0
+	github.com/pawlock/pawl/redis/goredis v0.0.0
+	github.com/redis/go-redis/v9 v9.23.0
+	github.com/spf13/cobra v1.10.2
+	golang.org/x/sys v0.50.0
+)
+
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/spf13/pflag v1.0.9 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
+)
+
+replace (
+	github.com/pawlock/pawl => ../..
+	github.com/pawlock/pawl/redis/goredis => ../../redis/goredis
+)

@@ -1,0 +1,186 @@
+// Package who is how a holder of a lock is named in the store: the label of a
+// claim, as the program writes it and reads it back.
+//
+// The form is one line, for people and programs alike:
+//
+//	user@host:pid cmd=deploy.sh reason="release 2.41"
+//
+// A value stands in double quotes, escaped as in a Go string, if it is empty or
+// has anything in it but letters, digits and the characters . _ - / : + @ and a
+// comma. Unknown fields are ignored. The label of a program that uses the
+// library, host:pid, is read as well.
+package who
+
+import (
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/pawlock/pawl/cmd/pawl/internal/plain"
+	"github.com/pawlock/pawl/driver"
+)
+
+// A Label names a process that holds a lock, or waits for one.
+type Label struct {
+	User    string // empty where the library wrote the label
+	Host    string
+	PID     int
+	Command string // the name of the command, never its arguments: they may be secret
+	Reason  string // in the user's words
+}
+
+// Self returns the label of this process.
+func Self(command, reason string) Label {
+	l := Label{User: userName(), PID: os.Getpid(), Command: command, Reason: reason}
+	if host, err := os.Hostname(); err == nil {
+		l.Host = word(host)
+	}
+	if l.Host == "" {
+		l.Host = "unknown"
+	}
+	return l
+}
+
+// userName is looked up only where no environment tells it.
+func userName() string {
+	if u, err := user.Current(); err == nil {
+		return word(u.Username)
+	}
+	return "uid-" + strconv.Itoa(os.Getuid())
+}
+
+// word returns s without the characters that would end it in a label.
+func word(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r <= ' ' || r == '"' || r == '@' || r == utf8.RuneError || !strconv.IsPrint(r) {
+			return '_'
+		}
+		return r
+	}, s)
+}
+
+// String returns the label as it is stored. What is too long for a store is
+// cut: first the reason, then the command.
+func (l Label) String() string {
+	s := shorten(l.Host, 200) + ":" + strconv.Itoa(l.PID)
+	if l.User != "" {
+		s = shorten(l.User, 100) + "@" + s
+	}
+	if l.Command != "" {
+		s += field("cmd", shorten(l.Command, 64), driver.MaxLabel-len(s))
+	}
+	if l.Reason != "" {
+		s += field("reason", l.Reason, driver.MaxLabel-len(s))
+	}
+	return s
+}
+
+// field returns a field that has at most room bytes, or nothing if even its
+// beginning does not fit.
+func field(name, value string, room int) string {
+	for n := len(value); n > 0; n = min(n-1, n*3/4) {
+		if f := " " + name + "=" + quote(shorten(value, n)); len(f) <= room {
+			return f
+		}
+	}
+	return ""
+}
+
+func shorten(s string, n int) string {
+	s = strings.ToValidUTF8(s, "\ufffd")
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}
+
+const bare = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:+@,"
+
+func quote(s string) string {
+	if strings.Trim(s, bare) == "" {
+		return s
+	}
+	return strconv.Quote(s)
+}
+
+// Parse reads a label, and reports false if it is not one of ours.
+func Parse(s string) (Label, bool) {
+	var l Label
+	process, rest, _ := strings.Cut(s, " ")
+	if name, host, ok := strings.Cut(process, "@"); ok {
+		l.User, process = name, host
+	}
+	colon := strings.LastIndexByte(process, ':')
+	if colon <= 0 {
+		return Label{}, false
+	}
+	pid, err := strconv.ParseUint(process[colon+1:], 10, 31)
+	if err != nil {
+		return Label{}, false
+	}
+	l.Host, l.PID = process[:colon], int(pid)
+	for rest != "" {
+		name, value, ok := strings.Cut(rest, "=")
+		if !ok {
+			return Label{}, false
+		}
+		if value, rest, ok = cutValue(value); !ok {
+			return Label{}, false
+		}
+		switch name {
+		case "cmd":
+			l.Command = value
+		case "reason":
+			l.Reason = value
+		}
+	}
+	return l, true
+}
+
+func cutValue(s string) (value, rest string, ok bool) {
+	if !strings.HasPrefix(s, `"`) {
+		value, rest, _ = strings.Cut(s, " ")
+		return value, rest, value != ""
+	}
+	quoted, err := strconv.QuotedPrefix(s)
+	if err != nil {
+		return "", "", false
+	}
+	value, err = strconv.Unquote(quoted)
+	if err != nil {
+		return "", "", false
+	}
+	rest = s[len(quoted):]
+	if rest == "" {
+		return value, "", true
+	}
+	rest, ok = strings.CutPrefix(rest, " ")
+	return value, rest, ok && rest != ""
+}
+
+// Process returns who it is, safe to print: alice@web-3 pid 4711.
+func (l Label) Process() string {
+	s := plain.Text(l.Host) + " pid " + strconv.Itoa(l.PID)
+	if l.User != "" {
+		s = plain.Text(l.User) + "@" + s
+	}
+	return s
+}
+
+// Details returns what it does, safe to print: running deploy.sh · reason
+// "release 2.41". It is empty if the label does not tell.
+func (l Label) Details() string {
+	var parts []string
+	if l.Command != "" {
+		parts = append(parts, "running "+plain.Text(l.Command))
+	}
+	if l.Reason != "" {
+		parts = append(parts, "reason "+plain.Quote(l.Reason))
+	}
+	return strings.Join(parts, " · ")
+}

@@ -1,0 +1,74 @@
+package who_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/pawlock/pawl/cmd/pawl/internal/who"
+	"github.com/pawlock/pawl/driver"
+)
+
+func TestLabelsAreReadBack(t *testing.T) {
+	for _, test := range []struct {
+		label who.Label
+		text  string
+	}{
+		{who.Label{User: "alice", Host: "web-3", PID: 4711}, "alice@web-3:4711"},
+		{who.Label{User: "alice", Host: "web-3", PID: 4711, Command: "deploy.sh", Reason: "release 2.41"}, `alice@web-3:4711 cmd=deploy.sh reason="release 2.41"`},
+		{who.Label{Host: "web-3", PID: 1}, "web-3:1"},
+		{who.Label{User: "a", Host: "fe80::1", PID: 2, Reason: "x"}, "a@fe80::1:2 reason=x"},
+		{who.Label{User: "a", Host: "h", PID: 3, Command: `a "b"=c`, Reason: "\x1b]0;x\a"}, `a@h:3 cmd="a \"b\"=c" reason="\x1b]0;x\a"`},
+	} {
+		if got := test.label.String(); got != test.text {
+			t.Errorf("%+v: got %q, want %q", test.label, got, test.text)
+		}
+		got, ok := who.Parse(test.text)
+		if !ok || got != test.label {
+			t.Errorf("Parse(%q): got %+v, %v, want %+v", test.text, got, ok, test.label)
+		}
+	}
+}
+
+func TestForeignLabelsAreNotMistaken(t *testing.T) {
+	for _, s := range []string{"", "some text", "host", "host:", ":1", "host:x", "host:1 x", "host:1 a=", `host:1 a="b`, `host:1 a="b"c=d`, "host:99999999999"} {
+		if got, ok := who.Parse(s); ok {
+			t.Errorf("Parse(%q): got %+v, want none", s, got)
+		}
+	}
+}
+
+// A store refuses what is longer, or has a control character.
+func TestEveryLabelCanBeStored(t *testing.T) {
+	long := strings.Repeat("ü\x1b\xff", 300)
+	for _, l := range []who.Label{
+		who.Self("cmd", "why"),
+		who.Self(long, long),
+		{User: "üü", Host: strings.Repeat("h", 300), PID: 1, Command: strings.Repeat("c", 300), Reason: long},
+	} {
+		s := l.String()
+		if err := driver.ValidateLabel(s); err != nil {
+			t.Errorf("%+v: %v", l, err)
+		}
+		if _, ok := who.Parse(s); !ok {
+			t.Errorf("Parse(%q): not read back", s)
+		}
+	}
+	if s := who.Self("deploy.sh", "release").String(); !strings.Contains(s, "cmd=deploy.sh reason=release") {
+		t.Errorf("got %q, want command and reason in it", s)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(`alice@web-3:4711 cmd=deploy.sh reason="release 2.41"`)
+	f.Fuzz(func(t *testing.T, s string) {
+		l, ok := who.Parse(s)
+		if !ok {
+			return
+		}
+		for _, shown := range []string{l.Process(), l.Details()} {
+			if strings.ContainsFunc(shown, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0x9b }) {
+				t.Errorf("Parse(%q): shown as %q, with a control character", s, shown)
+			}
+		}
+	})
+}

@@ -1,0 +1,329 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/pawlock/pawl"
+	"github.com/pawlock/pawl/cmd/pawl/internal/plain"
+	"github.com/pawlock/pawl/cmd/pawl/internal/proc"
+)
+
+// A job is a command that runs under a lock.
+type job struct {
+	program    *program
+	path       string
+	argv       []string
+	newGroup   bool
+	timing     timing
+	maxRuntime time.Duration
+	leftovers  string
+
+	key     string
+	hold    *hold
+	tree    *proc.Tree
+	renewed atomic.Int64 // Unix time in nanoseconds of the last sign that the lock was ours
+}
+
+// observer tells the job about its renewals. Its funcs are called while the
+// lease is locked, and so only note and print.
+func (j *job) observer() *pawl.Observer {
+	sign := func(took time.Duration) { j.renewed.Store(time.Now().Add(-took).UnixNano()) }
+	return &pawl.Observer{
+		Acquired: func(*pawl.Lease, time.Duration, int) { sign(0) },
+		Renewed: func(_ *pawl.Lease, took, left time.Duration) {
+			sign(took)
+			if j.program.verbose {
+				j.program.note("renewed %s in %s, %s were left", plain.Quote(j.key), plain.Duration(took), plain.Duration(left))
+			}
+		},
+		RenewFailed: func(_ *pawl.Lease, err error, left time.Duration) {
+			j.program.note("could not renew %s for %s (%s); %s left, will stop the command at %s left", plain.Quote(j.key),
+				plain.Duration(j.sinceRenewed()), plain.Text(reason(err)), plain.Duration(left), plain.Duration(j.timing.killAfter))
+		},
+	}
+}
+
+func (j *job) sinceRenewed() time.Duration { return time.Since(time.Unix(0, j.renewed.Load())) }
+
+// run runs the command and releases the lock. Its error is how the command
+// ended, or what it was stopped for.
+func (j *job) run(h *hold, signals <-chan os.Signal) error {
+	j.hold, j.key = h, h.lease.Key()
+	tree, err := proc.Start(proc.Command{Path: j.path, Args: j.argv, Env: j.environment(), NewGroup: j.newGroup})
+	if err != nil {
+		j.release()
+		return notStarted(err)
+	}
+	j.tree = tree
+	relay := proc.Relay{Tree: tree, Typed: !j.newGroup && proc.Terminal()}
+	runtime := newAlarm(j.maxRuntime)
+	defer runtime.Stop()
+	watch := time.NewTimer(0)
+	defer watch.Stop()
+	asked := false // somebody has asked the command to stop
+	for {
+		select {
+		case s := <-signals:
+			relay.Pass(s)
+			asked = asked || proc.Stops(s)
+		case <-tree.Done():
+			return j.ended(asked)
+		case <-runtime.C:
+			return j.overran()
+		case <-h.lease.Context().Done():
+			return j.lost()
+		case <-watch.C:
+			// Read from the clock each time: a timer is late when the process
+			// was stopped, or the machine asleep.
+			if h.lease.Check(j.timing.killAfter) != nil {
+				return j.lost()
+			}
+			watch.Reset(min(time.Second, max(time.Millisecond, time.Until(h.lease.Deadline())-j.timing.killAfter)))
+		}
+	}
+}
+
+// newAlarm returns a timer that never fires if d is 0.
+func newAlarm(d time.Duration) *time.Timer {
+	if d == 0 {
+		d = forever
+	}
+	return time.NewTimer(d)
+}
+
+// environment is what the command gets: ours, with the lock's identity in place
+// of an outer one's.
+func (j *job) environment() []string {
+	lease := j.hold.lease
+	locks, _ := json.Marshal(append(outerLocks(), outerLock{j.key, lease.Holder()})) // strings only: it can't fail
+	own := []string{
+		"PAWL_LOCK=" + j.key,
+		"PAWL_FENCE=" + strconv.FormatUint(lease.Token(), 10),
+		"PAWL_HOLDER=" + lease.Holder(),
+		"PAWL_TTL_MS=" + strconv.FormatInt(j.hold.store.seen().claim.TTL.Milliseconds(), 10),
+		"PAWL_BACKEND=" + j.hold.store.name,
+		"PAWL_LOCKS=" + string(locks),
+	}
+	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		return slices.ContainsFunc(own, func(o string) bool {
+			name, _, _ := strings.Cut(o, "=")
+			return strings.HasPrefix(entry, name+"=")
+		})
+	})
+	return append(env, own...)
+}
+
+// ended is for a command that has ended by itself.
+func (j *job) ended(asked bool) error {
+	exit := j.tree.Exit()
+	if err := j.hold.lease.Check(0); err != nil {
+		return j.lost()
+	}
+	if !j.tree.Empty() {
+		switch {
+		case asked, j.leftovers == "kill":
+			j.tellSurvivors(j.tree.Stop(syscall.SIGTERM, j.killBy(time.Now().Add(j.timing.killAfter))))
+		case j.leftovers == "wait":
+			if err := j.waitForLeftovers(); err != nil {
+				return err
+			}
+		default:
+			j.tellLeftovers()
+		}
+	}
+	if j.release() {
+		return j.lostAtEnd()
+	}
+	return result(exit)
+}
+
+func result(e proc.Exit) error {
+	if e.Code == 0 {
+		return nil
+	}
+	return &failure{code: e.Code, death: &e}
+}
+
+// killBy returns when to KILL: at the time given, or before the lease ends.
+func (j *job) killBy(t time.Time) <-chan time.Time {
+	if end := j.hold.lease.Deadline().Add(-j.timing.margin); end.Before(t) {
+		t = end
+	}
+	return time.After(time.Until(t))
+}
+
+// overran is for a command that took longer than --max-runtime.
+func (j *job) overran() error {
+	kill := j.killBy(time.Now().Add(j.timing.killAfter))
+	stopped := j.stop(kill)
+	j.program.say("%s ran longer than --max-runtime %s: TERM sent, KILL in %s", plain.Text(commandName(j.argv[0])), plain.Duration(j.maxRuntime), plain.Duration(j.timing.killAfter))
+	j.tellSurvivors(<-stopped)
+	if j.release() {
+		return j.lostAtEnd()
+	}
+	return &failure{code: exitMaxRuntime}
+}
+
+// stop begins to stop the tree. It is under way before anything is printed: a
+// standard error that nobody reads must not delay it.
+func (j *job) stop(kill <-chan time.Time) <-chan []proc.Process {
+	stopped := make(chan []proc.Process, 1)
+	go func() { stopped <- j.tree.Stop(syscall.SIGTERM, kill) }()
+	return stopped
+}
+
+// lost stops the command because the lease has ended, or is about to.
+func (j *job) lost() error {
+	lease, now := j.hold.lease, time.Now()
+	since := j.sinceRenewed()
+	others := max(0, len(j.tree.Processes())-1)
+	why := lostReason(lease)
+	early := why == nil // it can't be renewed, but has not ended
+	grace := j.timing.killAfter
+	switch {
+	case early:
+		grace = max(0, time.Until(lease.Deadline())-j.timing.margin)
+	case why.Reason == "expired" || why.Reason == "suspended":
+		grace = 0 // this process has overslept: somebody else may be at work
+	}
+	stopped := j.stop(time.After(grace))
+	text := "LOCK LOST %s (fence %d): %s\n      stopping %s"
+	if others > 0 {
+		text += " and " + plain.Count(others, "child process", "child processes")
+	}
+	if grace > 0 {
+		text += ": TERM sent, KILL in " + plain.Duration(grace)
+	} else {
+		text += ": KILL sent"
+	}
+	j.program.say(text, plain.Quote(j.key), lease.Token(), lostWhy(why, since), plain.Text(commandName(j.argv[0])))
+	survivors := <-stopped
+	j.tellSurvivors(survivors)
+	if early && lease.Check(0) == nil && len(survivors) == 0 {
+		fmt.Fprintf(j.program.err, "      it was stopped before the lease ended\n")
+	} else {
+		fmt.Fprintf(j.program.err, "      it may have run unlocked for up to %s\n", plain.Duration(since+time.Since(now)))
+	}
+	j.release()
+	return &failure{code: exitLost}
+}
+
+// lostAtEnd is for a lock of which only the release told that it was lost.
+func (j *job) lostAtEnd() error {
+	j.program.say("LOCK LOST %s (fence %d): %s\n      %s has ended; it may have run unlocked for up to %s. exit %d", plain.Quote(j.key), j.hold.lease.Token(),
+		lostWhy(lostReason(j.hold.lease), j.sinceRenewed()), plain.Text(commandName(j.argv[0])), plain.Duration(j.sinceRenewed()), exitLost)
+	return &failure{code: exitLost}
+}
+
+// lostReason returns why the lease has ended, nil if it has not.
+func lostReason(lease *pawl.Lease) *pawl.LostError {
+	var lost *pawl.LostError
+	if err := lease.Check(0); errors.As(err, &lost) {
+		return lost
+	}
+	return nil
+}
+
+func lostWhy(lost *pawl.LostError, since time.Duration) string {
+	if lost == nil {
+		return "not renewed for " + plain.Duration(since)
+	}
+	switch lost.Reason {
+	case "expired":
+		return "not renewed for " + plain.Duration(since)
+	case "stolen":
+		return "somebody else holds it"
+	case "deleted":
+		return "the store has no trace of it: deleted, evicted, or gone with a failover"
+	case "suspended":
+		return "this machine was suspended for longer than the lease"
+	case "forced":
+		if n := lost.Notice; n != nil {
+			why := ""
+			if n.Why != "" {
+				why = " (" + plain.Text(n.Why) + ")"
+			}
+			return "forced by " + byWhom(n.By) + why
+		}
+	}
+	return plain.Text(lost.Reason)
+}
+
+// waitForLeftovers waits until the tree is empty or the lock is lost.
+func (j *job) waitForLeftovers() error {
+	j.tellLeftovers()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !j.tree.Empty() {
+		<-tick.C
+		if j.hold.lease.Check(j.timing.killAfter) != nil {
+			return j.lost()
+		}
+	}
+	return nil
+}
+
+func (j *job) tellLeftovers() {
+	left := j.tree.Processes()
+	if len(left) == 0 {
+		return
+	}
+	verb, what := "still run", "the lock is released anyway"
+	if len(left) == 1 {
+		verb = "still runs"
+	}
+	if j.leftovers == "wait" {
+		what = "waiting for the end"
+	}
+	j.program.note("note: %s started by the command %s (%s); %s (--leftovers=%s)",
+		plain.Count(len(left), "process", "processes"), verb, listed(left), what, j.leftovers)
+}
+
+func (j *job) tellSurvivors(left []proc.Process) {
+	if len(left) > 0 {
+		j.program.say("%s could not be stopped: %s", plain.Count(len(left), "process", "processes"), listed(left))
+	}
+}
+
+func listed(list []proc.Process) string {
+	const most = 5
+	var parts []string
+	for i, p := range list {
+		if i == most {
+			parts = append(parts, fmt.Sprintf("%d more", len(list)-most))
+			break
+		}
+		parts = append(parts, fmt.Sprintf("pid %d %s", p.PID, plain.Text(p.Name)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// release gives the lock back, whatever has been cancelled, and reports whether
+// it turned out to have been lost. A store that does not confirm is no failure
+// of the command: it is said when the lock ends by itself.
+func (j *job) release() (lost bool) {
+	lease := j.hold.lease
+	ends := time.Until(lease.Deadline())
+	err := lease.Release(context.Background())
+	switch {
+	case err == nil:
+		if j.program.verbose {
+			j.program.note("released %s", plain.Quote(j.key))
+		}
+	case errors.Is(err, pawl.ErrLost):
+		return true
+	default:
+		j.program.say("could not release %s: %s; it ends by itself in %s at the latest", plain.Quote(j.key), plain.Text(reason(err)), plain.Duration(ends))
+	}
+	return false
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawlock/pawl"
+	"github.com/pawlock/pawl/cmd/pawl/internal/plain"
+	"github.com/pawlock/pawl/driver"
+)
+
+func (p *program) renewCommand() *cobra.Command {
+	var f handleFlags
+	var ttl time.Duration
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "renew LOCK --handle HANDLE",
+		Short: "Restart the TTL of a lock that acquire has acquired",
+		Long: `Restart the TTL of a lock that pawl acquire has acquired. exit 79 if the lock was lost: it is never
+acquired again.`,
+		Args: usageArgs(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h, s, err := p.withHandle(&f, args[0])
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			claim := h.claim()
+			if cmd.Flags().Changed("ttl") {
+				if err := driver.ValidateTTL("--ttl", ttl, s.Traits()); err != nil {
+					return usage("%v", err)
+				}
+				claim.TTL = ttl
+			}
+			began := time.Now()
+			grant, err := persist(func(ctx context.Context) (driver.Grant, error) {
+				began = time.Now()
+				return s.Renew(ctx, claim)
+			})
+			if err != nil {
+				return p.notKept(s, h, "not renewed", err)
+			}
+			if asJSON {
+				left := grant.TTL - time.Since(began)
+				return p.printJSON(renewal{Lock: h.Key, Fence: h.Token, Holder: h.ID, TTL: grant.TTL.Milliseconds(), EndsIn: left.Milliseconds()})
+			}
+			return nil
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().Var(durationFlag{value: &ttl}, "ttl", "another TTL than the lock was acquired with")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// renewal is what renew --json and check --json print.
+type renewal struct {
+	Lock   string `json:"lock"`
+	Fence  uint64 `json:"fence"`
+	Holder string `json:"holder"`
+	TTL    int64  `json:"ttl_ms"`
+	EndsIn int64  `json:"lease_ends_in_ms"`
+}
+
+func (p *program) releaseCommand() *cobra.Command {
+	var f handleFlags
+	cmd := &cobra.Command{
+		Use:   "release LOCK --handle HANDLE",
+		Short: "Release a lock that acquire has acquired",
+		Long: `Release a lock that pawl acquire has acquired. exit 79 if the handle does not hold it any more: what
+was done under it may have overlapped another's work.`,
+		Args: usageArgs(cobra.ExactArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			h, s, err := p.withHandle(&f, args[0])
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			// A store may not know any more whether what is gone was released
+			// or has expired. That it was still there must be seen before.
+			_, err = persist(func(ctx context.Context) (driver.Grant, error) { return driver.Grant{}, h.check(ctx, s, nil) })
+			if err == nil {
+				_, err = persist(func(ctx context.Context) (driver.Grant, error) { return driver.Grant{}, s.Release(ctx, h.claim()) })
+			}
+			if err != nil {
+				return p.notKept(s, h, "not released", err)
+			}
+			return nil
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func (p *program) checkCommand() *cobra.Command {
+	var f handleFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "check LOCK [--handle HANDLE]",
+		Short: "Tell whether a lock is still held: exit 0 or 79",
+		Long: `Tell whether a lock is still held under a handle, exit 0, or was lost, exit 79. Without a handle it is
+the lock that this process runs under, by PAWL_HOLDER and PAWL_FENCE, as pawl run has set them.`,
+		Args: usageArgs(cobra.ExactArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			h, s, err := p.withHandleOrEnv(&f, args[0])
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			var holder pawl.Holder
+			if _, err := persist(func(ctx context.Context) (driver.Grant, error) {
+				return driver.Grant{}, h.check(ctx, s, &holder)
+			}); err != nil {
+				return p.notKept(s, h, "not held", err)
+			}
+			if asJSON {
+				return p.printJSON(renewal{Lock: h.Key, Fence: h.Token, Holder: h.ID, TTL: holder.TTL.Milliseconds(), EndsIn: holder.Left.Milliseconds()})
+			}
+			return nil
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (p *program) withHandle(f *handleFlags, key string) (handle, *store, error) {
+	h, err := f.read(key)
+	if err != nil {
+		return handle{}, nil, err
+	}
+	s, err := p.openStore()
+	return h, s, err
+}
+
+func (p *program) withHandleOrEnv(f *handleFlags, key string) (handle, *store, error) {
+	holder := os.Getenv("PAWL_HOLDER")
+	if f.given() || holder == "" || os.Getenv("PAWL_LOCK") != key {
+		return p.withHandle(f, key)
+	}
+	token, err := strconv.ParseUint(os.Getenv("PAWL_FENCE"), 10, 64)
+	if err != nil {
+		return handle{}, nil, usage("PAWL_FENCE is not a number")
+	}
+	s, err := p.openStore()
+	return handle{Key: key, ID: holder, Token: token}, s, err
+}
+
+// check returns a *pawl.LostError unless h holds its key, and tells found what
+// the store knows of it.
+func (h handle) check(ctx context.Context, s *store, found *pawl.Holder) error {
+	holder, err := find(ctx, s, h.Key, h.ID)
+	switch {
+	case err != nil:
+		return err
+	case holder == nil, holder.Grant.Token != 0 && h.Token != 0 && holder.Grant.Token != h.Token:
+		return &pawl.LostError{Reason: driver.Expired}
+	}
+	if found != nil {
+		*found = *holder
+	}
+	return nil
+}
+
+// persist calls f, which may be repeated, until the store has answered or
+// patience is at its end.
+func persist(f func(context.Context) (driver.Grant, error)) (driver.Grant, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		g, err := attempt(ctx, f)
+		if err == nil || classify(err) != exitUnreachable || ctx.Err() != nil {
+			return g, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return g, err
+		}
+	}
+}
+
+// attempt calls f, and waits no longer than for ctx whatever f does.
+func attempt(ctx context.Context, f func(context.Context) (driver.Grant, error)) (driver.Grant, error) {
+	type answer struct {
+		grant driver.Grant
+		err   error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		g, err := f(ctx)
+		answers <- answer{g, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.grant, a.err
+	case <-ctx.Done():
+		return driver.Grant{}, ctx.Err()
+	}
+}
+
+// notKept says why a handle is of no use, and who has the lock now.
+func (p *program) notKept(s *store, h handle, what string, err error) error {
+	switch code := classify(err); code {
+	case exitLost:
+		return fail(code, "%s: this handle (%s) lost %s%s; %s", what, plain.Text(shortID(driver.Holder{Claim: h.claim()})), plain.Quote(h.Key),
+			lostHow(err), p.nowHeld(s, h))
+	case exitUnreachable:
+		return fail(code, "%s: cannot reach %s: %s", what, s.name, plain.Text(reason(err)))
+	default:
+		return fail(code, "%s: %s", what, plain.Text(reason(err)))
+	}
+}
+
+func lostHow(err error) string {
+	var lost *pawl.LostError
+	if errors.As(err, &lost) && lost.Notice != nil {
+		return ": forced by " + byWhom(lost.Notice.By)
+	}
+	return ""
+}
+
+// nowHeld tells who has the lock of a handle that has not.
+func (p *program) nowHeld(s *store, h handle) string {
+	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+	defer cancel()
+	state, err := s.Inspect(ctx, h.Key, 1)
+	switch {
+	case err != nil:
+		return "who holds it now is not known"
+	case len(state.Holders) == 0 || !state.Holders[0].Held:
+		if h.Store != "" && h.Store != s.name {
+			return fmt.Sprintf("nobody holds it now in %s (the handle was made for %s)", s.name, plain.Text(h.Store))
+		}
+		return "nobody holds it now"
+	}
+	holder := state.Holders[0]
+	text := "it now belongs to " + processOf(holder)
+	if !holder.Foreign {
+		text += " (" + plain.Text(shortID(holder)) + ")"
+	}
+	return text
+}

@@ -1,0 +1,134 @@
+// Command pawl runs commands under a distributed lock, and shows who holds
+// what.
+//
+//	pawl run deploy -- ./deploy.sh
+//
+// Run pawl --help for the rest.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// A program is one invocation.
+type program struct {
+	out, err io.Writer
+
+	url          string
+	passwordFile string
+	quiet        bool
+	verbose      bool
+}
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+// run returns the exit code. A command that died of a signal takes this process
+// with it before that.
+func run(args []string) (code int) {
+	p := &program{out: os.Stdout, err: os.Stderr}
+	defer func() {
+		if r := recover(); r != nil {
+			fmt.Fprintf(p.err, "pawl: internal error: %v\n%s", r, debug.Stack())
+			code = exitInternal
+		}
+	}()
+	root := p.root()
+	root.SetArgs(args)
+	err := root.Execute()
+	if err == nil {
+		return exitOK
+	}
+	fail := asFailure(err)
+	if fail.text != "" {
+		p.say("%s", fail.text)
+	}
+	if fail.death != nil {
+		fail.death.Die()
+	}
+	return fail.code
+}
+
+func (p *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "pawl",
+		Short: "Run commands under a distributed lock",
+		Long: `pawl runs a command while it holds a lock, and stops it before the lock can go to
+another. Without --url the locks are kept in a directory of this machine.
+
+  pawl run deploy -- ./deploy.sh                       one at a time, the others wait
+  pawl run -n nightly -- ./report.sh                   one at a time, the others give up (exit 75)
+  pawl run --url redis://r1 --slots 3 build -- make    three at a time, on all machines that use r1
+  pawl show deploy                                     who holds it, who waits
+
+Stores (--url or PAWL_URL):
+  file:///dir                                   a directory of this machine
+  redis://[user[:password]@]host[:port][/db]    a Redis or Valkey server
+  rediss://...                                  the same over TLS
+  redis+unix://[user[:password]@]/path[?db=n]   the same over a Unix socket
+  mem://                                        this process alone, to try things out
+
+A password is better given in PAWL_PASSWORD or --password-file than in a URL on the command line,
+where other users of the machine can read it.
+
+` + exitTable(),
+		Args:              usageArgs(cobra.NoArgs),
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	root.SetOut(p.out)
+	root.SetErr(p.err)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage("%v (see %s --help)", err, cmd.CommandPath())
+	})
+	flags := root.PersistentFlags()
+	flags.StringVar(&p.url, "url", "", "`store` that keeps the locks (default PAWL_URL, else a directory of this machine)")
+	flags.StringVar(&p.passwordFile, "password-file", "", "`file` with the password of the store on its first line")
+	flags.BoolVarP(&p.quiet, "quiet", "q", false, "print errors only")
+	flags.BoolVarP(&p.verbose, "verbose", "v", false, "also say what goes well")
+	root.MarkFlagsMutuallyExclusive("quiet", "verbose")
+	root.AddCommand(
+		p.runCommand(), p.acquireCommand(), p.renewCommand(), p.releaseCommand(), p.checkCommand(),
+		p.lsCommand(), p.showCommand(), p.forceReleaseCommand(), p.versionCommand(),
+	)
+	return root
+}
+
+// say writes a message of one or more lines to standard error; those after the
+// first are indented.
+func (p *program) say(format string, args ...any) {
+	fmt.Fprintf(p.err, "pawl: "+format+"\n", args...)
+}
+
+// note is a message that --quiet leaves out.
+func (p *program) note(format string, args ...any) {
+	if !p.quiet {
+		p.say(format, args...)
+	}
+}
+
+// usageArgs makes the complaint of a positional argument check a usage failure.
+func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return usage("%v (see %s --help)", err, cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+func asFailure(err error) *failure {
+	var f *failure
+	if errors.As(err, &f) {
+		return f
+	}
+	// What cobra itself complains about is what was typed.
+	return &failure{code: exitUsage, text: fmt.Sprintf("%v (see pawl --help). exit %d", err, exitUsage)}
+}

@@ -1,0 +1,351 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/pawlock/pawl"
+	"github.com/pawlock/pawl/cmd/pawl/internal/plain"
+	"github.com/pawlock/pawl/cmd/pawl/internal/proc"
+	"github.com/pawlock/pawl/driver"
+)
+
+const (
+	// patience is how long the first answer of a store may take.
+	patience = 6 * time.Second
+
+	// The waiting is told after firstWord, then at thenAt, and from there on
+	// each time it has doubled.
+	firstWord = 400 * time.Millisecond
+	thenAt    = 15 * time.Second
+
+	// lookTimeout bounds a look at the store that only makes a message better.
+	lookTimeout = time.Second
+)
+
+// A request is what run and acquire ask for.
+type request struct {
+	key      string
+	shared   bool
+	slots    int
+	wait     time.Duration // 0: do not wait
+	noWait   bool          // --no-wait was said, rather than --wait 0
+	conflict int           // exit code for busy
+	opts     pawl.Options
+	purpose  string // ends the message of an outage: what was not done
+}
+
+// A hold is a lock that was acquired.
+type hold struct {
+	client *pawl.Client
+	store  *store
+	lease  *pawl.Lease
+}
+
+// errUnreachable ends the waiting for a store that never answered.
+var errUnreachable = errors.New("the store does not answer")
+
+// A stopSignal ends the waiting.
+type stopSignal struct{ os.Signal }
+
+// Error implements the error interface.
+func (s stopSignal) Error() string { return s.String() }
+
+// acquire gets the lock that r asks for, telling on standard error what it
+// waits for. It returns a *failure if it is not to be had. A stop signal ends
+// the waiting, and the failure is death by that signal.
+func (p *program) acquire(s *store, r request, signals <-chan os.Signal) (*hold, error) {
+	if err := p.refuseDeadlock(s, r.key); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	s.denied = cancel
+	client, err := pawl.New(s, &r.opts)
+	if err != nil {
+		return nil, fail(classify(err), "%s", reason(err))
+	}
+	wait := ctx
+	if r.wait > 0 && r.wait < forever {
+		var free context.CancelFunc
+		wait, free = context.WithTimeout(ctx, r.wait)
+		defer free()
+	}
+
+	began := time.Now()
+	told := false
+	var teller sync.WaitGroup
+	teller.Go(func() { told = p.tellWaiting(wait, s, r, began) })
+	var watcher sync.WaitGroup
+	watcher.Go(func() { watch(wait, s, signals, cancel) })
+
+	lock := lockOf(client, r)
+	var lease *pawl.Lease
+	if r.wait == 0 {
+		lease, err = lock.TryAcquire(wait)
+	} else {
+		lease, err = lock.Acquire(wait)
+	}
+	cause := context.Cause(ctx)
+	cancel(nil)
+	watcher.Wait()
+	teller.Wait()
+	if err != nil {
+		// What is left in the store is withdrawn before this process ends.
+		defer client.Close()
+		return nil, p.notAcquired(s, r, err, cause, time.Since(began))
+	}
+	h := &hold{client, s, lease}
+	if cause == nil {
+		cause = pending(signals)
+	}
+	var stop stopSignal
+	if errors.As(cause, &stop) {
+		_ = lease.Release(context.Background()) // it ends with its TTL otherwise
+		return nil, death(stop)
+	}
+	if told || p.verbose {
+		p.note("got %s after %s (fence %d)", plain.Quote(r.key), plain.Duration(time.Since(began)), lease.Token())
+	}
+	return h, nil
+}
+
+func lockOf(c *pawl.Client, r request) *pawl.Lock {
+	switch {
+	case r.shared:
+		return c.ReadLock(r.key)
+	case r.slots > 1:
+		return c.Semaphore(r.key, r.slots)
+	}
+	return c.Mutex(r.key)
+}
+
+// watch ends the waiting at a stop signal, or when the store has never
+// answered.
+func watch(ctx context.Context, s *store, signals <-chan os.Signal, cancel context.CancelCauseFunc) {
+	reach := time.NewTimer(patience)
+	defer reach.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case sig := <-signals:
+			if proc.Stops(sig) {
+				cancel(stopSignal{sig})
+				return
+			}
+		case <-reach.C:
+			if !s.seen().answered {
+				cancel(errUnreachable)
+				return
+			}
+		}
+	}
+}
+
+// pending returns the stop signal that has come and was not looked at yet.
+func pending(signals <-chan os.Signal) error {
+	for {
+		select {
+		case sig := <-signals:
+			if proc.Stops(sig) {
+				return stopSignal{sig}
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+func death(s stopSignal) *failure {
+	exit := proc.Death(s.Signal)
+	return &failure{code: exit.Code, death: &exit}
+}
+
+// notAcquired says why there is no lock.
+func (p *program) notAcquired(s *store, r request, err, cause error, waited time.Duration) *failure {
+	seen := s.seen()
+	var stop stopSignal
+	var held *pawl.HeldError
+	switch {
+	case errors.As(cause, &stop):
+		return death(stop)
+	case errors.Is(cause, errUnreachable), errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, pawl.ErrHeld):
+		return unreachable(s, seen, waited, r)
+	case cause != nil && denied(cause):
+		return fail(exitDenied, "%s does not permit it: %s. %s", s.name, plain.Text(reason(cause)), r.purpose)
+	case errors.As(err, &held):
+		f := p.busy(r, held, waited)
+		f.code = r.conflict
+		if r.conflict == exitOK {
+			f.text = ""
+		}
+		return f
+	}
+	switch code := classify(err); code {
+	case exitUnreachable:
+		return unreachable(s, seen, waited, r)
+	case exitDenied:
+		return fail(code, "%s does not permit it: %s. %s", s.name, plain.Text(reason(err)), r.purpose)
+	case exitConfig:
+		return fail(code, "%s cannot keep the lock %s: %s. %s", s.name, plain.Quote(r.key), plain.Text(reason(err)), r.purpose)
+	default:
+		return fail(code, "%s: %s. %s", plain.Quote(r.key), plain.Text(reason(err)), r.purpose)
+	}
+}
+
+func unreachable(s *store, seen seen, waited time.Duration, r request) *failure {
+	why := "no answer"
+	if seen.trouble != nil {
+		why = plain.Text(reason(seen.trouble))
+	}
+	verb := "reach"
+	if seen.answered {
+		verb = "use"
+	}
+	return fail(exitUnreachable, "cannot %s %s: %s (tried %s in %s). %s", verb, s.name, why,
+		plain.Count(max(1, seen.tries), "time", "times"), plain.Duration(waited), r.purpose)
+}
+
+// busy says who has the lock instead of us.
+func (p *program) busy(r request, held *pawl.HeldError, waited time.Duration) *failure {
+	name, by := plain.Quote(r.key), holderOf(held.Holder)
+	if r.wait == 0 {
+		why := "--wait 0"
+		if r.noWait {
+			why = "--no-wait"
+		}
+		return &failure{text: fmt.Sprintf("%s is held by %s; not waiting (%s). exit %d", name, by, why, r.conflict)}
+	}
+	place := ""
+	if held.Place > 0 {
+		place = fmt.Sprintf("; was %s in the queue", plain.Ordinal(held.Place))
+	}
+	return &failure{text: fmt.Sprintf("gave up on %s after %s: still held by %s%s. exit %d", name, plain.Duration(waited), by, place, r.conflict)}
+}
+
+// tellWaiting says who is in the way, and reports whether it has said anything.
+func (p *program) tellWaiting(ctx context.Context, s *store, r request, began time.Time) (told bool) {
+	if p.quiet || r.wait == 0 {
+		return false
+	}
+	timer := time.NewTimer(firstWord)
+	defer timer.Stop()
+	next := thenAt
+	for outage := false; ; {
+		select {
+		case <-ctx.Done():
+			return told
+		case <-timer.C:
+		}
+		seen := s.seen()
+		switch {
+		case seen.held == nil && seen.trouble != nil && !outage:
+			outage = true
+			p.note("cannot reach %s: %s; still trying", s.name, plain.Text(reason(seen.trouble)))
+			fallthrough
+		case seen.held == nil:
+			timer.Reset(firstWord)
+			continue
+		case !told:
+			told = true
+			p.note("waiting for %s, held by %s%s", plain.Quote(r.key), holderOf(seen.held.Holder), p.circumstances(ctx, s, r, seen))
+		default:
+			p.note("still waiting for %s after %s, held by %s%s", plain.Quote(r.key), plain.Duration(time.Since(began)), holderOf(seen.held.Holder), placeOf(seen.held))
+			next *= 2
+		}
+		timer.Reset(time.Until(began.Add(next)))
+	}
+}
+
+// circumstances are the lines under the first word of waiting.
+func (p *program) circumstances(ctx context.Context, s *store, r request, seen seen) string {
+	h := seen.held.Holder
+	text := ""
+	if d := detailsOf(h, seen.held.Last); d != "" {
+		text += "\n      " + d
+	}
+	text += "\n      lease: " + leaseOf(h)
+	if seen.held.Place > 0 {
+		text += " · you are " + plain.Ordinal(seen.held.Place)
+		look, cancel := context.WithTimeout(ctx, lookTimeout)
+		defer cancel()
+		if state, err := s.Inspect(look, r.key, 1); err == nil && state.Waiting >= seen.held.Place {
+			text += fmt.Sprintf(" of %d waiting", state.Waiting)
+		} else {
+			text += " in line"
+		}
+	}
+	text += "\n      give up: Ctrl-C or --wait · look: pawl show " + plain.Shell(r.key)
+	if !h.Foreign {
+		text += " · break: pawl force-release " + plain.Shell(r.key) + " --id " + plain.Shell(shortID(h))
+	}
+	return text
+}
+
+func placeOf(held *pawl.HeldError) string {
+	if held.Place == 0 {
+		return ""
+	}
+	return "; you are " + plain.Ordinal(held.Place) + " in line"
+}
+
+// An outerLock is one of PAWL_LOCKS: a lock that the caller runs under.
+type outerLock struct {
+	Lock   string `json:"lock"`
+	Holder string `json:"holder"`
+}
+
+// outerLocks reads PAWL_LOCKS, outermost first. What is not ours is ignored.
+func outerLocks() []outerLock {
+	var locks []outerLock
+	if json.Unmarshal([]byte(os.Getenv("PAWL_LOCKS")), &locks) != nil {
+		return nil
+	}
+	return locks
+}
+
+// refuseDeadlock returns a failure if this process runs under a lock on key
+// that would have to end first. A holder that is gone is in nobody's way: the
+// variable may have been inherited by a process that outlived its lock.
+func (p *program) refuseDeadlock(s *store, key string) error {
+	for _, outer := range outerLocks() {
+		if outer.Lock != key {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		h, err := find(ctx, s, key, outer.Holder)
+		cancel()
+		if err == nil && h != nil {
+			return usage("%s is already held by this process chain (PAWL_LOCKS, holder %s): waiting would never end",
+				plain.Quote(key), plain.Text(shortID(*h)))
+		}
+	}
+	return nil
+}
+
+// wholeLine asks Inspect for all there is.
+const wholeLine = driver.MaxBlock
+
+// find returns the claim of key that holds under the ID id, nil if none does.
+func find(ctx context.Context, s *store, key, id string) (*pawl.Holder, error) {
+	state, err := s.Inspect(ctx, key, wholeLine)
+	if err != nil {
+		return nil, err
+	}
+	for i := range state.Holders {
+		if h := &state.Holders[i]; h.Held && !h.Foreign && h.ID == id {
+			return h, nil
+		}
+	}
+	return nil, nil
+}
+
+// commandName is what the label of a holder tells of a command.
+func commandName(path string) string { return filepath.Base(path) }
