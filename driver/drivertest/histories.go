@@ -63,7 +63,7 @@ func (s *stage) play(recipe func(*process, string, *rand.Rand) driver.Claim) {
 		seed    = rand.Uint64()
 		guard   = &register{history: &history, top: make(map[string]uint64)}
 		keys    = []string{s.key("x"), s.key("y")}
-		end     = time.Now().Add(min(12*s.ttl, 4*time.Second+s.ttl))
+		end     = time.Now().Add(min(8*s.ttl, 4*time.Second+s.ttl))
 	)
 	s.Logf("seed %d", seed)
 	for i := range clients {
@@ -107,7 +107,7 @@ func (c *client) once(claim driver.Claim) {
 	s := c.stage
 	claim.TTL = s.ttl
 	claim.Queue = c.rand.IntN(3) > 0
-	claim.Block = c.rand.IntN(3)
+	claim.Block = []int{0, 1, driver.MaxBlock}[c.rand.IntN(3)]
 	h, ok := c.await(claim)
 	if !ok {
 		return
@@ -126,15 +126,14 @@ func (c *client) once(claim driver.Claim) {
 		c.use(h)
 	}
 	s.store.Sleep(c.within(0.05))
-	c.history.Ended(id, time.Now())
 	switch c.rand.IntN(8) {
-	case 0: // crash
+	case 0: // it crashes: what it did goes on for as long as the claim is valid
+		return
 	case 1:
 		h.Keep = c.within(0.3) + time.Millisecond
-		c.let(h)
-	default:
-		c.let(h)
 	}
+	c.history.Ended(id, time.Now())
+	c.let(h)
 }
 
 // let releases h. It may have ended before.
@@ -161,6 +160,9 @@ func (c *client) await(claim driver.Claim) (hold, bool) {
 		}
 		c.Wait(ctx, claim, held)
 		if ctx.Err() != nil {
+			if c.rand.IntN(8) == 0 {
+				return hold{}, false // it crashes, and its place in line is left to end
+			}
 			if err := c.release(claim); err != nil {
 				c.stage.Errorf("Release of a claim that waits: got %v, want nil", err)
 			}

@@ -290,8 +290,16 @@ type waiter struct {
 	served chan hold
 }
 
-// wait starts a waiter, and returns once its first attempt was refused.
+// wait starts a waiter, and returns when it is likely to be asleep.
 func (p *process) wait(c driver.Claim) *waiter {
+	p.stage.Helper()
+	w := p.start(c)
+	p.stage.store.Sleep(min(p.stage.ttl/10, 20*time.Millisecond))
+	return w
+}
+
+// start starts a waiter, and returns once its first attempt was refused.
+func (p *process) start(c driver.Claim) *waiter {
 	s := p.stage
 	s.Helper()
 	held := p.refuse(c)

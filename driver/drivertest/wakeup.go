@@ -37,7 +37,6 @@ func wakeup() []check {
 		{"released_while_waiting", both(func(s *stage, key string, want func(driver.Claim) driver.Claim) {
 			a := s.a.take(s.a.mutex(key))
 			w := s.b.wait(want(s.b.mutex(key)))
-			s.store.Sleep(s.ttl / 4)
 			w.waits()
 			s.a.drop(a.Claim)
 			w.by(s.soon())
@@ -130,7 +129,7 @@ func wakeup() []check {
 			for range 10 {
 				key := s.key("k")
 				holder := s.a.take(s.a.mutex(key))
-				w := s.b.wait(queued(s.b.mutex(key)))
+				w := s.b.start(queued(s.b.mutex(key)))
 				s.store.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
 				s.a.drop(holder.Claim)
 				s.b.drop(w.by(s.soon()).Claim)
