@@ -71,6 +71,7 @@ type Term struct {
 	sent    Instant       // when the last request that succeeded was sent
 	ttl     time.Duration // the holder's part of what the store gave then
 	until   time.Duration // the store can't end the claim earlier
+	end     time.Duration // a margin before until: when the loss is told
 	rtt     time.Duration // smoothed, of renewals
 	next    time.Duration // when to renew
 	fails   int           // renewals since the last that succeeded
@@ -103,10 +104,13 @@ func (t *Term) Due(now Instant) (Action, time.Duration) {
 // Next returns when to call Due.
 func (t *Term) Next() time.Duration { return min(t.next, t.End()) }
 
+// Patience returns how long to wait for the answer to a renewal sent at now.
+func (t *Term) Patience(now Instant) time.Duration { return min(t.ttl/6, t.End()-now.At) }
+
 // Try notes that a renewal is about to be sent, and returns how long to wait
 // for its answer. If none comes the next try is due then.
 func (t *Term) Try(now Instant) time.Duration {
-	timeout := min(t.ttl/6, t.End()-now.At)
+	timeout := t.Patience(now)
 	t.next = now.At + timeout
 	return timeout
 }
@@ -125,10 +129,12 @@ func (t *Term) Renewed(ttl time.Duration, sent, now Instant, jitter time.Duratio
 }
 
 // Failed reports a renewal that was refused, or whose outcome is unknown. The
-// lease is as long as before, and another renewal is due soon.
+// lease is as long as before, and another renewal is due soon: never later than
+// it was, or whoever renews in vain again and again would put off the one that
+// succeeds.
 func (t *Term) Failed(now Instant) {
 	t.fails++
-	t.next = now.At + min(t.ttl/6, t.ttl/40<<min(t.fails-1, 8))
+	t.next = min(t.next, now.At+min(t.ttl/6, t.ttl/40<<min(t.fails-1, 3)))
 }
 
 // Deny reports that the store says the claim is not granted.
@@ -162,11 +168,16 @@ func (t *Term) Left(now Instant) time.Duration {
 // End returns when the lease ends unless renewed, which is when its loss is
 // told: a margin before its deadline, or when it has been held for MaxHold.
 func (t *Term) End() time.Duration {
-	end := t.until - t.margin()
-	if t.cfg.MaxHold > 0 {
-		end = min(end, t.granted+t.cfg.MaxHold)
+	if t.outlived(t.end) {
+		return t.granted + t.cfg.MaxHold
 	}
-	return end
+	return t.end
+}
+
+// outlived reports whether at is not before the end of MaxHold. Nothing is added
+// to MaxHold, which may be the longest duration there is.
+func (t *Term) outlived(at time.Duration) bool {
+	return t.cfg.MaxHold > 0 && at-t.granted >= t.cfg.MaxHold
 }
 
 // Deadline returns the moment before which the store does not give the key to
@@ -184,7 +195,9 @@ func (t *Term) State() State { return t.state }
 func (t *Term) Reason() string { return t.reason }
 
 // extend counts from the moment of sending. A lease never gets shorter by a
-// renewal: answers may come in another order than they were sent.
+// renewal: answers may come in another order than they were sent, and one that
+// was slow makes the margin wider. The next renewal is due while a third of the
+// lease is left to repeat it in, whatever the drift, margin and RenewEvery are.
 func (t *Term) extend(ttl time.Duration, sent Instant, jitter time.Duration) {
 	ttl -= t.cfg.Grace
 	until := sent.At + ttl - Drift(t.cfg.Drift, ttl)
@@ -192,7 +205,8 @@ func (t *Term) extend(ttl time.Duration, sent Instant, jitter time.Duration) {
 		return
 	}
 	t.until, t.ttl, t.sent, t.fails = until, ttl, sent, 0
-	t.next = sent.At + min(t.cfg.RenewEvery, ttl/2) + jitter
+	t.end = max(t.end, until-t.margin())
+	t.next = sent.At + min(t.cfg.RenewEvery+jitter, (t.end-sent.At)*2/3)
 }
 
 // Drift returns what a lease of ttl gives away to clocks that may differ in
@@ -217,8 +231,8 @@ func (t *Term) lose(reason string) {
 func (t *Term) cause(now Instant) string {
 	awake := now.At - (now.Slept - t.sent.Slept)
 	switch {
-	case t.cfg.MaxHold > 0 && now.At >= t.granted+t.cfg.MaxHold:
-		return driver.MaxHold
+	case t.outlived(t.end):
+		return driver.MaxHold // it would have lasted longer
 	case awake < t.End():
 		return driver.Suspended
 	}
