@@ -18,7 +18,7 @@ test: ## install what the tests need, then run all tests of all modules
 	@$(STEP) test .ci/test
 
 .PHONY: check
-check: vet staticcheck gofmt floors modules cross ## all that is checked without running the tests
+check: gofmt lua vet staticcheck floors modules cross ## all that is checked without running the tests
 
 .PHONY: vet
 vet: ## go vet on all modules
@@ -35,6 +35,10 @@ staticcheck: .bin/staticcheck ## staticcheck on all modules, as pinned in tools/
 .PHONY: gofmt
 gofmt: ## find files that gofmt would change
 	@$(STEP) gofmt .ci/gofmt
+
+.PHONY: lua
+lua: ## the syntax of the Redis scripts
+	@$(STEP) lua .ci/lua
 
 .PHONY: floors
 floors: ## who may import whom, and the other rules of ARCHITECTURE.md
