@@ -51,10 +51,10 @@ local notices, index = {}, redis.call('HGET', claims, '#n') or ''
 while index ~= '' do
   local n, rest = string.match(index, '^(%d+):(.*)$')
   if not n then break end
-  local kind, at, expiry, by, text = string.match(redis.call('HGET', claims, '!' .. string.sub(rest, 1, n)) or '',
+  local kind, at, expiry, by, text = string.match(redis.call('HGET', claims, '!' .. string.sub(rest, 1, tonumber(n))) or '',
     '^(%a) (%d+) (%d+) (%d+) (.*)$')
   if kind and tonumber(expiry) > ms then
-    for _, v in ipairs({kind, tonumber(at), string.sub(text, 1, by), string.sub(text, by + 1)}) do
+    for _, v in ipairs({kind, tonumber(at), string.sub(text, 1, tonumber(by)), string.sub(text, by + 1)}) do
       notices[#notices + 1] = v
     end
   end

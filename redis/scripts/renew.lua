@@ -37,7 +37,7 @@ local function notice()
   if not n then return nil end
   local kind, at, expiry, by, rest = string.match(n, '^(%a) (%d+) (%d+) (%d+) (.*)$')
   if not kind or tonumber(expiry) <= ms then return nil end
-  return {kind, tonumber(at), string.sub(rest, 1, by), string.sub(rest, by + 1)}
+  return {kind, tonumber(at), string.sub(rest, 1, tonumber(by)), string.sub(rest, by + 1)}
 end
 
 local function with(reply, n)

@@ -85,7 +85,7 @@ end
 local function read(who)
   local kind, at, expiry, by, rest = string.match(redis.call('HGET', claims, '!' .. who) or '', '^(%a) (%d+) (%d+) (%d+) (.*)$')
   if not kind or tonumber(expiry) <= ms then return nil end
-  return {kind, tonumber(at), string.sub(rest, 1, by), string.sub(rest, by + 1)}
+  return {kind, tonumber(at), string.sub(rest, 1, tonumber(by)), string.sub(rest, by + 1)}
 end
 
 local foreign = false
@@ -123,7 +123,7 @@ local ids, index = {}, redis.call('HGET', claims, '#n') or ''
 while index ~= '' do
   local n, rest = string.match(index, '^(%d+):(.*)$')
   if not n then break end
-  local who = string.sub(rest, 1, n)
+  local who = string.sub(rest, 1, tonumber(n))
   if who ~= id then
     if read(who) then ids[#ids + 1] = who else redis.call('HDEL', claims, '!' .. who) end
   end
