@@ -1,6 +1,8 @@
 package driver
 
 import (
+	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -48,6 +50,10 @@ const (
 	Linger     = time.Hour
 )
 
+// maxToken bounds tokens to what all who see them can count exactly: Lua and
+// JSON numbers are floats.
+const maxToken = 1<<53 - 1
+
 // Acquire grants c if the line leaves room for it. See [Backend.Acquire].
 func (l *Line) Acquire(c Claim, now Instant) (Grant, error) {
 	l.Expire(now)
@@ -55,14 +61,17 @@ func (l *Line) Acquire(c Claim, now Instant) (Grant, error) {
 	if i >= 0 && l.Entries[i].Held {
 		return l.again(&l.Entries[i], c, now)
 	}
-	if i < 0 {
-		if l.ended(c.ID) {
-			return Grant{}, l.lost(c.ID)
-		}
+	switch {
+	case i < 0 && l.ended(c.ID):
+		return Grant{}, l.lost(c.ID)
+	case l.Last > maxToken-MaxBlock:
+		return Grant{}, fmt.Errorf("%w: the tokens of the key have run out", ErrRefused)
+	case i < 0:
 		l.Entries = append(l.Entries, Entry{Since: now.Clock})
 		i = len(l.Entries) - 1
 	}
 	e := &l.Entries[i]
+	c.Grant = Grant{} // whatever the caller has there, nothing was granted yet
 	e.Claim, e.Expires = c, now.Clock+c.TTL
 	if !l.room(i) {
 		h := l.held(i, now)
@@ -114,7 +123,7 @@ func (l *Line) Release(c Claim, now Instant) error {
 		return nil
 	case l.Entries[i].Held && c.Keep > 0:
 		l.Entries[i].Kept = true
-		l.Entries[i].Expires = now.Clock + c.Keep
+		l.Entries[i].Expires = now.Clock + min(c.Keep, math.MaxInt64-now.Clock)
 		return nil
 	}
 	l.Entries = slices.Delete(l.Entries, i, i+1)
@@ -238,7 +247,7 @@ func (l *Line) again(e *Entry, c Claim, now Instant) (Grant, error) {
 	if e.Kept {
 		return Grant{}, l.lost(c.ID)
 	}
-	if c.Weight < e.Claim.Weight {
+	if c.Weight < e.Claim.Weight && !c.Exclusive() { // 1 of 1 is more than 2 of 3
 		e.Claim.Weight, e.Claim.Capacity = c.Weight, c.Capacity
 	}
 	e.Claim.TTL, e.Expires = c.TTL, now.Clock+c.TTL

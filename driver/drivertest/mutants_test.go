@@ -274,6 +274,12 @@ func mutants() []mutant {
 			}
 			do()
 		})},
+		{name: "one of one is less than two of three", killers: []string{"Downgrade"}, flaws: on("acquire", func(l *line, c *claim, _ *driver.Instant, do act) {
+			if e := entry(l, c.ID); e != nil && e.Held && c.Weight < e.Claim.Weight {
+				e.Claim.Weight, e.Claim.Capacity = c.Weight, c.Capacity
+			}
+			do()
+		})},
 		{name: "a downgrade lets go", killers: []string{"Downgrade"}, flaws: on("acquire", func(l *line, c *claim, _ *driver.Instant, do act) {
 			if e := entry(l, c.ID); e != nil && e.Held && c.Weight < e.Claim.Weight {
 				do()
@@ -393,6 +399,12 @@ func mutants() []mutant {
 			if _, err := do(); *err == nil && c.Floor > 0 {
 				l.Last = c.Floor
 			}
+		})},
+		{name: "the counter wraps", killers: []string{"Floors"}, flaws: on("acquire", func(l *line, c *claim, _ *driver.Instant, do act) {
+			if l.Last >= 1<<53-2 {
+				l.Last = 1
+			}
+			do()
 		})},
 		{name: "a candidate is ignored", killers: []string{"Floors"}, flaws: on("acquire", func(l *line, c *claim, _ *driver.Instant, do act) {
 			c.Floor = 0

@@ -207,6 +207,14 @@ func downgrade() []check {
 			c.Weight = driver.Unlimited
 			s.a.try(c) // the same grant, or an error: but no writer
 			s.b.take(s.b.reader(key))
+
+			if s.traits.Counting {
+				key := s.key("n")
+				c := s.a.take(s.a.claim(key, 2, 3)).Claim
+				c.Weight, c.Capacity = 1, 1 // fewer, and all there are
+				s.a.try(c)
+				s.b.take(s.b.claim(key, 1, 3))
+			}
 		}},
 	}
 }

@@ -32,6 +32,7 @@ type stage struct {
 type process struct {
 	driver.Backend
 	stage *stage
+	label string
 	ids   *driver.Identity
 	close func() error // Close, the first time
 }
@@ -59,7 +60,7 @@ func newStage(t *testing.T, h Harness) *stage {
 
 func (s *stage) process(label string) *process {
 	b := s.store.Connect()
-	p := &process{Backend: b, stage: s, ids: driver.NewIdentity(label), close: sync.OnceValue(b.Close)}
+	p := &process{Backend: b, stage: s, label: label, ids: driver.NewIdentity(label), close: sync.OnceValue(b.Close)}
 	s.Cleanup(func() {
 		if err := p.close(); err != nil {
 			s.Errorf("Close: %v", err)
@@ -80,7 +81,7 @@ func (s *stage) needs(claimed bool, trait string) {
 }
 
 func (p *process) claim(key string, weight, capacity int) driver.Claim {
-	return driver.Claim{Key: key, ID: p.ids.Next(), Label: "suite", Weight: weight, Capacity: capacity, TTL: p.stage.long}
+	return driver.Claim{Key: key, ID: p.ids.Next(), Label: p.label, Weight: weight, Capacity: capacity, TTL: p.stage.long}
 }
 
 func (p *process) mutex(key string) driver.Claim  { return p.claim(key, 1, 1) }

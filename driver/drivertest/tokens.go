@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -159,6 +160,26 @@ func floors() []check {
 			c.Floor = 1 // long passed
 			if a := s.a.take(c); a.Grant.Token <= b.Grant.Token {
 				s.Errorf("token for a candidate that has been passed: got %d, want more than %d", a.Grant.Token, b.Grant.Token)
+			}
+		})},
+		{"never_wraps", fenced(func(s *stage) {
+			key := s.key("k")
+			a := s.a.take(s.a.mutex(key))
+			last := a.Grant.Token
+			a.Floor = 1<<53 - 2 // as far as tokens are exact everywhere
+			if err := s.a.renew(&a); err == nil {
+				last = a.Floor
+			}
+			s.a.drop(a.Claim)
+			for range 3 {
+				b, err := s.b.try(s.b.mutex(key))
+				switch {
+				case err == nil:
+					s.rises(&last, b, "at the end of the counter")
+					s.b.drop(b.Claim)
+				case errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrLost):
+					s.Errorf("Acquire at the end of the counter: got %v, want a grant or an error that tells", err)
+				}
 			}
 		})},
 		{"absurd_candidate", fenced(func(s *stage) {
