@@ -109,7 +109,7 @@ func denied(err error) bool {
 	if errors.Is(err, fs.ErrPermission) {
 		return true
 	}
-	for _, word := range []string{"NOAUTH", "WRONGPASS", "NOPERM", "ERR invalid password", "ERR AUTH"} {
+	for _, word := range []string{"NOAUTH", "WRONGPASS", "NOPERM", "ERR invalid password", "ERR AUTH", "unauthenticated"} {
 		if strings.Contains(" "+err.Error(), " "+word) {
 			return true
 		}
@@ -128,17 +128,18 @@ func reason(err error) string {
 	if errors.As(err, &outer) {
 		err = outer.Err
 	}
-	var network *net.OpError
+	var network net.Error
+	var operation *net.OpError
 	var number syscall.Errno
 	switch {
-	case errors.As(err, &network) && errors.As(err, &number):
-		return number.Error()
-	case errors.As(err, &network) && network.Timeout():
-		return "i/o timeout"
-	case errors.As(err, &network):
-		return network.Err.Error()
 	case errors.Is(err, context.DeadlineExceeded):
 		return "no answer in time"
+	case errors.As(err, &network) && network.Timeout():
+		return "i/o timeout"
+	case errors.As(err, &operation) && errors.As(err, &number):
+		return number.Error()
+	case errors.As(err, &operation):
+		return operation.Err.Error()
 	}
 	return strings.TrimPrefix(err.Error(), driver.ErrRefused.Error()+": ")
 }

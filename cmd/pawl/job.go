@@ -31,13 +31,19 @@ type job struct {
 	key     string
 	hold    *hold
 	tree    *proc.Tree
-	renewed atomic.Int64 // Unix time in nanoseconds of the last sign that the lock was ours
+	signals <-chan os.Signal
+
+	start    time.Time
+	renewed  atomic.Int64 // nanoseconds from start to the last sign that the lock was ours
+	stopping atomic.Bool  // the lock is lost, and the release no news
+	over     atomic.Bool  // the command has ended: it is not going to be stopped
 }
 
 // observer tells the job about its renewals. Its funcs are called while the
 // lease is locked, and so only note and print.
 func (j *job) observer() *pawl.Observer {
-	sign := func(took time.Duration) { j.renewed.Store(time.Now().Add(-took).UnixNano()) }
+	j.start = time.Now()
+	sign := func(took time.Duration) { j.renewed.Store(int64(time.Since(j.start) - took)) }
 	return &pawl.Observer{
 		Acquired: func(*pawl.Lease, time.Duration, int) { sign(0) },
 		Renewed: func(_ *pawl.Lease, took, left time.Duration) {
@@ -47,18 +53,26 @@ func (j *job) observer() *pawl.Observer {
 			}
 		},
 		RenewFailed: func(_ *pawl.Lease, err error, left time.Duration) {
+			if j.stopping.Load() || j.over.Load() {
+				return
+			}
 			j.program.note("could not renew %s for %s (%s); %s left, will stop the command at %s left", plain.Quote(j.key),
 				plain.Duration(j.sinceRenewed()), plain.Text(reason(err)), plain.Duration(left), plain.Duration(j.timing.killAfter))
 		},
 	}
 }
 
-func (j *job) sinceRenewed() time.Duration { return time.Since(time.Unix(0, j.renewed.Load())) }
+func (j *job) sinceRenewed() time.Duration {
+	return time.Since(j.start) - time.Duration(j.renewed.Load())
+}
+
+// confirmTimeout bounds the question whether the lock was ours to the end.
+const confirmTimeout = time.Second
 
 // run runs the command and releases the lock. Its error is how the command
 // ended, or what it was stopped for.
 func (j *job) run(h *hold, signals <-chan os.Signal) error {
-	j.hold, j.key = h, h.lease.Key()
+	j.hold, j.key, j.signals = h, h.lease.Key(), signals
 	tree, err := proc.Start(proc.Command{Path: j.path, Args: j.argv, Env: j.environment(), NewGroup: j.newGroup})
 	if err != nil {
 		j.release()
@@ -126,8 +140,10 @@ func (j *job) environment() []string {
 // ended is for a command that has ended by itself.
 func (j *job) ended(asked bool) error {
 	exit := j.tree.Exit()
-	if err := j.hold.lease.Check(0); err != nil {
-		return j.lost()
+	j.over.Store(j.tree.Empty())
+	if j.hold.lease.Check(0) != nil {
+		j.tellSurvivors(j.tree.Stop(syscall.SIGTERM, time.After(0)))
+		return j.lostAtEnd()
 	}
 	if !j.tree.Empty() {
 		switch {
@@ -141,7 +157,11 @@ func (j *job) ended(asked bool) error {
 			j.tellLeftovers()
 		}
 	}
-	if j.release() {
+	// A release does not tell a key that was deleted from one that it has
+	// deleted itself; a renewal does.
+	confirm, cancel := context.WithTimeout(context.Background(), confirmTimeout)
+	defer cancel()
+	if errors.Is(j.hold.lease.Renew(confirm), pawl.ErrLost) || j.release() {
 		return j.lostAtEnd()
 	}
 	return result(exit)
@@ -182,92 +202,22 @@ func (j *job) stop(kill <-chan time.Time) <-chan []proc.Process {
 	return stopped
 }
 
-// lost stops the command because the lease has ended, or is about to.
-func (j *job) lost() error {
-	lease, now := j.hold.lease, time.Now()
-	since := j.sinceRenewed()
-	others := max(0, len(j.tree.Processes())-1)
-	why := lostReason(lease)
-	early := why == nil // it can't be renewed, but has not ended
-	grace := j.timing.killAfter
-	switch {
-	case early:
-		grace = max(0, time.Until(lease.Deadline())-j.timing.margin)
-	case why.Reason == "expired" || why.Reason == "suspended":
-		grace = 0 // this process has overslept: somebody else may be at work
-	}
-	stopped := j.stop(time.After(grace))
-	text := "LOCK LOST %s (fence %d): %s\n      stopping %s"
-	if others > 0 {
-		text += " and " + plain.Count(others, "child process", "child processes")
-	}
-	if grace > 0 {
-		text += ": TERM sent, KILL in " + plain.Duration(grace)
-	} else {
-		text += ": KILL sent"
-	}
-	j.program.say(text, plain.Quote(j.key), lease.Token(), lostWhy(why, since), plain.Text(commandName(j.argv[0])))
-	survivors := <-stopped
-	j.tellSurvivors(survivors)
-	if early && lease.Check(0) == nil && len(survivors) == 0 {
-		fmt.Fprintf(j.program.err, "      it was stopped before the lease ended\n")
-	} else {
-		fmt.Fprintf(j.program.err, "      it may have run unlocked for up to %s\n", plain.Duration(since+time.Since(now)))
-	}
-	j.release()
-	return &failure{code: exitLost}
-}
-
-// lostAtEnd is for a lock of which only the release told that it was lost.
-func (j *job) lostAtEnd() error {
-	j.program.say("LOCK LOST %s (fence %d): %s\n      %s has ended; it may have run unlocked for up to %s. exit %d", plain.Quote(j.key), j.hold.lease.Token(),
-		lostWhy(lostReason(j.hold.lease), j.sinceRenewed()), plain.Text(commandName(j.argv[0])), plain.Duration(j.sinceRenewed()), exitLost)
-	return &failure{code: exitLost}
-}
-
-// lostReason returns why the lease has ended, nil if it has not.
-func lostReason(lease *pawl.Lease) *pawl.LostError {
-	var lost *pawl.LostError
-	if err := lease.Check(0); errors.As(err, &lost) {
-		return lost
-	}
-	return nil
-}
-
-func lostWhy(lost *pawl.LostError, since time.Duration) string {
-	if lost == nil {
-		return "not renewed for " + plain.Duration(since)
-	}
-	switch lost.Reason {
-	case "expired":
-		return "not renewed for " + plain.Duration(since)
-	case "stolen":
-		return "somebody else holds it"
-	case "deleted":
-		return "the store has no trace of it: deleted, evicted, or gone with a failover"
-	case "suspended":
-		return "this machine was suspended for longer than the lease"
-	case "forced":
-		if n := lost.Notice; n != nil {
-			why := ""
-			if n.Why != "" {
-				why = " (" + plain.Text(n.Why) + ")"
-			}
-			return "forced by " + byWhom(n.By) + why
-		}
-	}
-	return plain.Text(lost.Reason)
-}
-
-// waitForLeftovers waits until the tree is empty or the lock is lost.
+// waitForLeftovers waits until the tree is empty, or is stopped because
+// somebody asked for that or the lock is lost.
 func (j *job) waitForLeftovers() error {
 	j.tellLeftovers()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !j.tree.Empty() {
-		<-tick.C
-		if j.hold.lease.Check(j.timing.killAfter) != nil {
-			return j.lost()
+		select {
+		case s := <-j.signals:
+			if proc.Stops(s) {
+				j.tellSurvivors(j.tree.Stop(syscall.SIGTERM, j.killBy(time.Now().Add(j.timing.killAfter))))
+			}
+		case <-tick.C:
+			if j.hold.lease.Check(j.timing.killAfter) != nil {
+				return j.lost()
+			}
 		}
 	}
 	return nil
@@ -316,14 +266,12 @@ func (j *job) release() (lost bool) {
 	ends := time.Until(lease.Deadline())
 	err := lease.Release(context.Background())
 	switch {
-	case err == nil:
-		if j.program.verbose {
-			j.program.note("released %s", plain.Quote(j.key))
-		}
 	case errors.Is(err, pawl.ErrLost):
 		return true
-	default:
+	case err != nil && !j.stopping.Load():
 		j.program.say("could not release %s: %s; it ends by itself in %s at the latest", plain.Quote(j.key), plain.Text(reason(err)), plain.Duration(ends))
+	case err == nil && j.program.verbose:
+		j.program.note("released %s", plain.Quote(j.key))
 	}
 	return false
 }

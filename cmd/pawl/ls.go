@@ -12,7 +12,6 @@ import (
 
 	"github.com/pawlock/pawl"
 	"github.com/pawlock/pawl/cmd/pawl/internal/plain"
-	"github.com/pawlock/pawl/driver"
 )
 
 func (p *program) lsCommand() *cobra.Command {
@@ -65,18 +64,16 @@ type lsResult struct {
 // list returns the holders of all locks that begin with prefix, by name.
 func (p *program) list(s *store, prefix string) ([]pawl.Holder, error) {
 	var holders []pawl.Holder
-	_, err := persist(func(ctx context.Context) (driver.Grant, error) {
-		var found []pawl.Holder
+	err := look(func(ctx context.Context) error {
 		for h, err := range s.List(ctx, prefix) {
 			if err != nil {
-				return driver.Grant{}, err
+				return err
 			}
 			if h.Held {
-				found = append(found, h)
+				holders = append(holders, h)
 			}
 		}
-		holders = found
-		return driver.Grant{}, nil
+		return nil
 	})
 	if err != nil {
 		return nil, p.unseen(s, err)

@@ -115,6 +115,10 @@ func (p *program) run(cmd *cobra.Command, f *runFlags, args []string) error {
 		return err
 	}
 	job := job{program: p, argv: argv, maxRuntime: f.maxRuntime}
+	r, err := f.request(cmd, key, commandName(argv[0]))
+	if err != nil {
+		return err
+	}
 	if job.timing, err = f.timing(cmd.Flags().Changed("kill-after")); err != nil {
 		return err
 	}
@@ -135,10 +139,6 @@ func (p *program) run(cmd *cobra.Command, f *runFlags, args []string) error {
 	}
 	if job.path, err = proc.Resolve(argv[0]); err != nil {
 		return notStarted(err)
-	}
-	r, err := f.request(cmd, key, commandName(argv[0]))
-	if err != nil {
-		return err
 	}
 	r.opts.RenewEvery, r.opts.MinHold = job.timing.renewEvery, f.minHold
 	r.opts.Observer = job.observer()

@@ -63,17 +63,21 @@ func held(state pawl.State) bool { return len(state.Holders) > 0 && state.Holder
 // inspect looks key up.
 func (p *program) inspect(s *store, key string, limit int) (pawl.State, error) {
 	var state pawl.State
-	_, err := persist(func(ctx context.Context) (driver.Grant, error) {
-		got, err := s.Inspect(ctx, key, limit)
-		if err == nil {
-			state = got
-		}
-		return driver.Grant{}, err
+	err := look(func(ctx context.Context) (err error) {
+		state, err = s.Inspect(ctx, key, limit)
+		return err
 	})
 	if err != nil {
-		return state, p.unseen(s, err)
+		return pawl.State{}, p.unseen(s, err)
 	}
 	return state, nil
+}
+
+// look calls f, which asks the store once, and bounds how long it takes.
+func look(f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return f(ctx)
 }
 
 // unseen says why a store can't be looked at.

@@ -97,9 +97,9 @@ func (p *program) acquire(s *store, r request, signals <-chan os.Signal) (*hold,
 	watcher.Wait()
 	teller.Wait()
 	if err != nil {
-		// What is left in the store is withdrawn before this process ends.
-		defer client.Close()
-		return nil, p.notAcquired(s, r, err, cause, time.Since(began))
+		waited := time.Since(began)
+		closeSoon(client, s)
+		return nil, p.notAcquired(s, r, err, cause, waited)
 	}
 	h := &hold{client, s, lease}
 	if cause == nil {
@@ -114,6 +114,21 @@ func (p *program) acquire(s *store, r request, signals <-chan os.Signal) (*hold,
 		p.note("got %s after %s (fence %d)", plain.Quote(r.key), plain.Duration(time.Since(began)), lease.Token())
 	}
 	return h, nil
+}
+
+// closeSoon withdraws what the store may have of a claim before this process
+// ends. There is no point in waiting long for one that has never answered.
+func closeSoon(c *pawl.Client, s *store) {
+	closed := make(chan error, 1)
+	go func() { closed <- c.Close() }()
+	if s.seen().answered {
+		<-closed // at most 5 s
+		return
+	}
+	select {
+	case <-closed:
+	case <-time.After(lookTimeout / 2):
+	}
 }
 
 func lockOf(c *pawl.Client, r request) *pawl.Lock {

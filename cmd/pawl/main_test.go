@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/pawlock/pawl/internal/testserver"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"pawl":   main,
+		"status": status,
+		"await":  await,
+		"tree":   tree,
+	})
+}
+
+// status runs a command and exits with 0 if that ends as its first argument
+// says: a number is an exit code, a name is a signal that it died of.
+func status() {
+	cmd := exec.Command(os.Args[2], os.Args[3:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	_ = cmd.Run()
+	got := "not started"
+	if cmd.ProcessState != nil {
+		ws := cmd.ProcessState.Sys().(syscall.WaitStatus)
+		got = strconv.Itoa(ws.ExitStatus())
+		if ws.Signaled() {
+			got = ws.Signal().String()
+		}
+	}
+	if got != os.Args[1] {
+		fmt.Fprintf(os.Stderr, "status of %q: got %s, want %s\n", os.Args[2:], got, os.Args[1])
+		os.Exit(1)
+	}
+}
+
+// await runs a command until it exits with 0, for at most 20 seconds.
+func await() {
+	for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(10 * time.Millisecond) {
+		if exec.Command(os.Args[1], os.Args[2:]...).Run() == nil {
+			return
+		}
+	}
+	fmt.Fprintf(os.Stderr, "%q never succeeded\n", os.Args[1:])
+	os.Exit(1)
+}
+
+// tree is a command that has left its processes in every way there is, and
+// ignores TERM. It writes their process IDs to the file that is its argument:
+// itself, a child, one in a session of its own, one that has lost its parent,
+// and one in a process group of its own.
+func tree() {
+	signal.Ignore(syscall.SIGTERM)
+	script := `echo $$ >>"$1"; trap "" TERM HUP
+sh -c 'echo $$ >>"$1"; trap "" TERM; while :; do sleep 1; done' sh "$1" &
+setsid sh -c 'echo $$ >>"$1"; trap "" TERM; while :; do sleep 1; done' sh "$1" &
+(setsid sh -c 'setsid sh -c "echo \$\$ >>\"$1\"; trap \"\" TERM HUP; while :; do sleep 1; done" &' sh "$1" &)
+set -m; sh -c 'echo $$ >>"$1"; while :; do sleep 1; done' sh "$1" &
+while :; do sleep 1; done`
+	if err := syscall.Exec("/bin/sh", []string{"sh", "-c", script, "sh", os.Args[1]}, os.Environ()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"terminate": terminate},
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("PAWL_URL", "file://"+env.WorkDir+"/locks")
+			return nil
+		},
+	})
+}
+
+// terminate sends TERM to the background command whose command line has the text
+// args[0] in it.
+func terminate(ts *testscript.TestScript, _ bool, args []string) {
+	for _, cmd := range ts.BackgroundCmds() {
+		if strings.Contains(strings.Join(cmd.Args, " "), args[0]) {
+			ts.Check(cmd.Process.Signal(syscall.SIGTERM))
+			return
+		}
+	}
+	ts.Fatalf("no background command is %s", args[0])
+}
+
+// TestRedisScripts runs the scripts that need a server, on one of their own
+// each.
+func TestRedisScripts(t *testing.T) {
+	t.Parallel()
+	testserver.Require(t, "redis", "redis-server", "redis-cli")
+	r := testserver.StartRedis(t, testserver.RedisOptions{Socket: true})
+	locked := testserver.StartRedis(t, testserver.RedisOptions{Args: []string{"--requirepass", "open sesame"}})
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/redis",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			host, port, _ := strings.Cut(r.Addr, ":")
+			env.Setenv("HOST", host)
+			env.Setenv("PORT", port)
+			env.Setenv("SOCKET", r.Socket)
+			env.Setenv("LOCKED", locked.Addr)
+			env.Setenv("PAWL_URL", "redis://"+r.Addr)
+			return nil
+		},
+	})
+}
