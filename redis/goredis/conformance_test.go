@@ -2,48 +2,118 @@ package goredis_test
 
 import (
 	"context"
+	"net"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	rds "github.com/redis/go-redis/v9"
+	"github.com/alicebob/miniredis/v2"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/pawlock/pawl/driver"
+	"github.com/pawlock/pawl/driver/drivertest"
 	"github.com/pawlock/pawl/internal/testserver"
-	"github.com/pawlock/pawl/redis/goredis"
+	adapter "github.com/pawlock/pawl/redis/goredis"
 )
 
-func TestSlice(t *testing.T) {
-	s := testserver.StartRedis(t, testserver.RedisOptions{})
-	rdb := rds.NewClient(&rds.Options{Addr: s.Addr})
-	defer rdb.Close()
-	b := goredis.New(rdb)
-	defer b.Close()
-	ids := driver.NewIdentity("me:1")
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	c := driver.Claim{Key: "x", ID: ids.Next(), Weight: 1, Capacity: 1, TTL: time.Second}
-	g, err := b.Acquire(ctx, c)
+func TestConformance(t *testing.T) {
+	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	drivertest.Run(t, drivertest.Harness{
+		New: func(t *testing.T) drivertest.Store {
+			proxies := make(map[driver.Backend]*testserver.Proxy)
+			return drivertest.Store{
+				Connect: func() driver.Backend {
+					p := testserver.StartProxy(t, server.Addr)
+					rdb := goredis.NewClient(&goredis.Options{Addr: p.Addr})
+					t.Cleanup(func() { rdb.Close() })
+					b := adapter.New(rdb)
+					proxies[b] = p
+					return b
+				},
+				Stall: func(b driver.Backend, d time.Duration) { proxies[b].Hold(testserver.Requests, d) },
+			}
+		},
+	})
+}
+
+// The same scripts, in a bubble: every wait takes exactly as long as it should.
+func TestConformanceInABubble(t *testing.T) {
+	drivertest.Run(t, drivertest.Harness{
+		New: func(t *testing.T) drivertest.Store {
+			m := newMiniredis(t)
+			lines := make(map[driver.Backend]*line)
+			return drivertest.Store{
+				Connect: func() driver.Backend {
+					l := &line{dial: m.Dial}
+					b := adapter.New(dialMiniredis(t, l.Dial))
+					lines[b] = l
+					return b
+				},
+				Stall: func(b driver.Backend, d time.Duration) { lines[b].hold(d) },
+			}
+		},
+		Wrap:   synctest.Test,
+		TTL:    time.Second,
+		Prompt: time.Second, // the head of the line has as long to answer
+	})
+}
+
+// newMiniredis returns a server in this process whose keys expire by the clock,
+// fake or not.
+func newMiniredis(t testing.TB) *miniredis.Miniredis {
+	m := miniredis.NewMiniRedis()
+	m.ClockTTL(true)
+	t.Cleanup(m.Close)
+	return m
+}
+
+// dialMiniredis returns a client of the server that dial reaches.
+func dialMiniredis(t testing.TB, dial func() (net.Conn, error)) *goredis.Client {
+	rdb := goredis.NewClient(&goredis.Options{
+		Addr:            "127.0.0.1:1", // an address, not a name: go-redis looks names up
+		Protocol:        2,
+		DisableIdentity: true,
+		Dialer:          func(context.Context, string, string) (net.Conn, error) { return dial() },
+	})
+	rdb.AddHook(new(shebangs))
+	t.Cleanup(func() { rdb.Close() })
+	return rdb
+}
+
+// A line connects clients to a server in this process.
+type line struct {
+	dial func() (net.Conn, error)
+
+	mu   sync.Mutex
+	held time.Time // until when requests are kept back; guarded by mu
+}
+
+func (l *line) hold(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = time.Now().Add(d)
+}
+
+// Dial connects.
+func (l *line) Dial() (net.Conn, error) {
+	c, err := l.dial()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	t.Log(g, s.Do("GET", "lock:x"))
-	d := c
-	d.ID = ids.Next()
-	d.Queue = true
-	_, err = b.Acquire(ctx, d)
-	t.Logf("%+v", err)
-	c.Grant = g
-	g2, err := b.Renew(ctx, c)
-	t.Log(g2, err)
-	st, err := b.Inspect(ctx, "x", 10)
-	t.Logf("%+v %v", st, err)
-	if err := b.Release(ctx, c); err != nil {
-		t.Fatal(err)
-	}
-	t.Log(s.Do("KEYS", "*"))
-	g, err = b.Acquire(ctx, d)
-	t.Log(g, err)
-	d.Grant = g
-	t.Log(b.Release(ctx, d))
-	t.Log(s.Do("KEYS", "*"))
+	return &slowConn{c, l}, nil
+}
+
+type slowConn struct {
+	net.Conn
+	line *line
+}
+
+// Write implements net.Conn. It delivers late what comes while the line is held.
+func (c *slowConn) Write(p []byte) (int, error) {
+	c.line.mu.Lock()
+	wait := time.Until(c.line.held)
+	c.line.mu.Unlock()
+	time.Sleep(wait)
+	return c.Conn.Write(p)
 }

@@ -81,6 +81,11 @@ end
 
 local ms = math.floor(now / 1000)
 local units = 0
+local mine, kept
+if cur and string.sub(cur, 1, #id + 1) == id .. ':' then
+  mine, kept = string.match(string.sub(cur, #id + 2), '^(%d+)(.*)$')
+  if kept ~= '' and kept ~= ':kept' then mine = nil end
+end
 local RECORD = '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$'
 
 local function int(n)
@@ -108,7 +113,7 @@ end
 local function lost()
   local n = notice()
   if n and n[1] == 'f' then return with({-1, now, 'forced'}, n) end
-  if cur and cur ~= '#shares' and string.sub(cur, 1, #id + 1) ~= id .. ':' then return {-1, now, 'stolen'} end
+  if cur and cur ~= '#shares' and not mine then return {-1, now, 'stolen'} end
   if not f then return {-1, now, 'deleted'} end
   return {-1, now, 'expired'}
 end
@@ -161,24 +166,20 @@ local function wake(room)
 end
 
 -- The claim holds all of the key: the same grant again, or a share of it.
-if cur and string.sub(cur, 1, #id + 1) == id .. ':' then
-  local mine, kept = string.match(string.sub(cur, #id + 2), '^(%d+)(.*)$')
-  if mine and kept == ':kept' then
-    return lost()
-  elseif mine and kept == '' then
-    local granted = tonumber(mine)
-    block = lastid == id and math.max(1, math.min(block, last - granted + 1)) or 1
-    redis.call('PEXPIRE', fence, fencettl)
-    if exclusive then
-      redis.call('PEXPIRE', lock, ARGV[2])
-    else
-      units = weight
-      share(weight, capacity, granted, block)
-    end
-    local reply = with({1, now, granted, block}, notice())
-    if not exclusive then wake(true) end
-    return reply
+if mine then
+  if kept ~= '' then return lost() end
+  local granted = tonumber(mine)
+  block = lastid == id and math.max(1, math.min(block, last - granted + 1)) or 1
+  redis.call('PEXPIRE', fence, fencettl)
+  if exclusive then
+    redis.call('PEXPIRE', lock, ARGV[2])
+  else
+    units = weight
+    share(weight, capacity, granted, block)
   end
+  local reply = with({1, now, granted, block}, notice())
+  if not exclusive then wake(true) end
+  return reply
 end
 
 units = tonumber(redis.call('HGET', claims, '#w') or 0)

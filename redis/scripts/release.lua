@@ -23,7 +23,8 @@ local cur = redis.call('GET', lock)
 local mine, kept
 if cur and string.sub(cur, 1, #id + 1) == id .. ':' then
   mine, kept = string.match(string.sub(cur, #id + 2), '^(%d+)(.*)$')
-  if mine and kept ~= '' then return {1, now} end
+  if kept == ':kept' then return {1, now} end
+  if kept ~= '' then mine = nil end
 end
 if mine then
   if keep > 0 then

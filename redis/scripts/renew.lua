@@ -22,6 +22,8 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local ms = math.floor(now / 1000)
 local cur = redis.call('GET', lock)
+local mine = cur and string.sub(cur, 1, #id + 1) == id .. ':' and string.match(string.sub(cur, #id + 2), '^(%d+)')
+if mine and cur ~= id .. ':' .. mine and cur ~= id .. ':' .. mine .. ':kept' then mine = nil end
 
 local function int(n)
   return string.format('%.0f', n)
@@ -48,7 +50,7 @@ end
 local function lost()
   local n = notice()
   if n and n[1] == 'f' then return with({-1, now, 'forced'}, n) end
-  if cur and cur ~= '#shares' and string.sub(cur, 1, #id + 1) ~= id .. ':' then return {-1, now, 'stolen'} end
+  if cur and cur ~= '#shares' and not mine then return {-1, now, 'stolen'} end
   if redis.call('EXISTS', fence) == 0 then return {-1, now, 'deleted'} end
   return {-1, now, 'expired'}
 end
