@@ -25,7 +25,10 @@ type acquisition struct {
 	trouble  error         // the last failure of the store, nil if it answered since
 	since    time.Duration // when the trouble began
 	fails    int           // failures in a row
-	late     time.Duration // until when an attempt that nobody answered may reach the store
+	spins    int           // waits in a row that were over at once
+	sent     time.Duration // when the last attempt was made
+	deadline time.Duration // of the last attempt: the store grants nothing after it
+	late     time.Duration // the last deadline of the attempts with an unknown outcome
 }
 
 // An answer is what became of an attempt.
@@ -42,15 +45,16 @@ var errNoAnswer = errors.New("the store did not answer in time")
 // errTooLate: granted, but so slowly that the lease was over before it began.
 var errTooLate = errors.New("the store answered so late that nothing was left of the lease; a longer TTL may help")
 
+// attemptTimeout bounds an attempt where a third of the TTL is longer.
+const attemptTimeout = 5 * time.Second
+
 func (l *Lock) acquire(ctx context.Context, queue bool) (*Lease, error) {
 	c := l.client
+	c.begin()
+	defer c.end()
 	a := &acquisition{client: c, lock: l, claim: l.claim(queue), began: c.now().At}
 	lease, err := a.run(ctx)
-	if err != nil {
-		return nil, c.fail("acquire", l.key, err)
-	}
-	c.opts.Observer.acquired(lease, c.now().At-a.began, a.attempts)
-	return lease, nil
+	return lease, c.fail("acquire", l.key, err)
 }
 
 // run makes attempts until one is granted or there is reason to stop. Whenever
@@ -68,7 +72,9 @@ func (a *acquisition) run(ctx context.Context) (*Lease, error) {
 				return nil, a.why(err)
 			}
 		}
-		var held *HeldError
+		if unknown(ans.err) {
+			a.late = max(a.late, a.deadline)
+		}
 		switch err := ans.err; {
 		case err == nil:
 			if lease := newLease(ctx, a, ans); lease != nil {
@@ -82,15 +88,18 @@ func (a *acquisition) run(ctx context.Context) (*Lease, error) {
 			if err := a.again(ctx, errTooLate); err != nil {
 				return nil, err
 			}
-		case errors.As(err, &held):
-			a.held, a.trouble, a.fails = held, nil, 0
+		case errors.Is(err, driver.ErrHeld):
+			a.held, a.trouble, a.fails = asHeld(err), nil, 0
 			if !a.claim.Queue {
-				return nil, err // it left no trace
+				return nil, a.held // it left no trace
 			}
-			if err := a.wait(ctx, held); err != nil {
+			if err := a.wait(ctx); err != nil {
 				return nil, a.giveUp(err)
 			}
 		case errors.Is(err, driver.ErrUnsupported), errors.Is(err, driver.ErrInvalid):
+			if a.attempts > 1 {
+				a.withdraw() // the store has changed its mind
+			}
 			return nil, err
 		case !a.claim.Queue:
 			if !errors.Is(err, driver.ErrRefused) {
@@ -110,14 +119,15 @@ func (a *acquisition) run(ctx context.Context) (*Lease, error) {
 func (a *acquisition) try(ctx context.Context) (answer, <-chan answer) {
 	c := a.client
 	a.attempts++
-	timeout := c.opts.TTL / 3
+	timeout := min(c.opts.TTL/3, attemptTimeout)
 	attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	if d, ok := ctx.Deadline(); ok && time.Until(d) < timeout {
 		cancel()
 		attempt, cancel = context.WithDeadline(context.WithoutCancel(ctx), d)
 	}
 	deadline, _ := attempt.Deadline()
-	late := c.now().At + time.Until(deadline)
+	a.sent = c.now().At
+	a.deadline = a.sent + time.Until(deadline)
 	claim := a.claim
 	answers := make(chan answer, 1)
 	go func() {
@@ -128,9 +138,6 @@ func (a *acquisition) try(ctx context.Context) (answer, <-chan answer) {
 	}()
 	select {
 	case ans := <-answers:
-		if unknown(ans.err) {
-			a.late = max(a.late, late)
-		}
 		return ans, nil
 	case <-attempt.Done():
 	case <-ctx.Done():
@@ -140,9 +147,8 @@ func (a *acquisition) try(ctx context.Context) (answer, <-chan answer) {
 	case ans := <-answers: // both were ready
 		return ans, nil
 	default:
+		return answer{err: errNoAnswer}, answers
 	}
-	a.late = max(a.late, late)
-	return answer{err: errNoAnswer}, answers
 }
 
 // again decides what to do about trouble with the store: nil to go on, after a
@@ -151,13 +157,12 @@ func (a *acquisition) try(ctx context.Context) (answer, <-chan answer) {
 // store says that this one has ended.
 func (a *acquisition) again(ctx context.Context, err error) error {
 	c := a.client
-	now := c.now().At
 	if a.trouble == nil {
-		a.since = now
+		a.since = a.sent
 	}
 	a.trouble, a.held = err, nil
 	a.fails++
-	if now-a.since >= c.opts.TTL || !a.claim.Queue {
+	if c.now().At-a.since >= c.opts.TTL || !a.claim.Queue {
 		a.withdraw()
 		return err
 	}
@@ -175,22 +180,33 @@ func (a *acquisition) again(ctx context.Context, err error) error {
 
 // wait returns when another attempt may succeed. It is bounded by a third of
 // the TTL, since a place in line lasts no longer than that without an attempt.
-func (a *acquisition) wait(ctx context.Context, held *HeldError) error {
-	c := a.client
+func (a *acquisition) wait(ctx context.Context) error {
+	c, held := a.client, a.held
 	if !a.told {
 		a.told = true
 		c.opts.Observer.waiting(a.claim.Key, held)
 	}
 	bounded, cancel := context.WithTimeout(ctx, c.opts.TTL/3)
 	defer cancel()
-	claim := a.claim
+	claim, began := a.claim, c.now().At
 	woken := make(chan error, 1)
 	go func() { woken <- c.backend.Wait(bounded, claim, held) }()
 	select {
 	case err := <-woken:
-		if err != nil && bounded.Err() == nil {
-			// A backend that can't wait must not make us spin.
+		switch {
+		case bounded.Err() != nil:
+			return nil
+		case err != nil:
+			// A backend that can't wait must not make us spin,
 			return a.sleep(ctx, 50*time.Millisecond+rand.N(100*time.Millisecond))
+		case c.now().At-began >= time.Millisecond:
+			a.spins = 0
+			return nil
+		}
+		// nor one that is always woken too early. Once or twice is no sign of
+		// that: we may have been beaten to it.
+		if a.spins++; a.spins > 5 {
+			return a.sleep(ctx, 5*time.Millisecond+rand.N(10*time.Millisecond))
 		}
 		return nil
 	case <-bounded.Done():
@@ -207,7 +223,7 @@ func (a *acquisition) sleep(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return ended(ctx)
 	case <-a.client.closed.Done():
 		return ErrClosed
 	}
@@ -219,9 +235,22 @@ func (a *acquisition) stopped(ctx context.Context) error {
 		return ErrClosed
 	}
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return ended(ctx)
+	}
+	if d, ok := ctx.Deadline(); ok && time.Until(d) <= 0 {
+		return context.DeadlineExceeded // its timer is late
 	}
 	return nil
+}
+
+// ended returns why ctx has: both its error, which callers test for, and its
+// cause if that is another.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
 }
 
 // giveUp withdraws the claim and returns err with what it was waiting out.
@@ -244,36 +273,13 @@ func (a *acquisition) why(err error) error {
 	return err
 }
 
-// withdraw takes the claim back in the background.
-func (a *acquisition) withdraw() {
-	claim, late := a.claim, a.late
-	a.client.detach(func() { a.client.withdraw(claim, late) })
-}
-
-// withdrawAfter takes the claim back once the attempt that is under way has
-// been answered: a release that overtakes the acquire it is to undo would leave
-// a lock that nobody holds. If no answer comes by the deadline of the attempt
-// the store won't grant it any more.
-func (a *acquisition) withdrawAfter(pending <-chan answer) {
-	c, claim, late := a.client, a.claim, a.late
-	c.detach(func() {
-		timer := time.NewTimer(late - c.now().At)
-		defer timer.Stop()
-		select {
-		case ans := <-pending:
-			if errors.Is(ans.err, driver.ErrRefused) || errors.Is(ans.err, driver.ErrHeld) && !claim.Queue {
-				return // it left no trace
-			}
-			if ans.err == nil {
-				claim.Grant = ans.grant
-			}
-			if !unknown(ans.err) {
-				late = 0
-			}
-		case <-timer.C:
-		}
-		c.withdraw(claim, late)
-	})
+// asHeld returns what a backend that said ErrHeld has told about it.
+func asHeld(err error) *HeldError {
+	var held *HeldError
+	if errors.As(err, &held) {
+		return held
+	}
+	return &HeldError{Left: -1}
 }
 
 // unknown reports whether err leaves open what the store has done.

@@ -24,8 +24,9 @@ type Client struct {
 	closed context.Context // ends when Close is called
 	close  context.CancelFunc
 	mu     sync.Mutex
-	done   bool           // guarded by mu
-	work   sync.WaitGroup // detached work: Add is guarded by mu, and by done
+	done   bool          // guarded by mu: Close was called
+	busy   int           // guarded by mu: acquires under way, and detached work
+	idle   chan struct{} // closed when busy is 0 after Close was called
 }
 
 // Types of what Inspect and List return.
@@ -51,6 +52,7 @@ func New(b driver.Backend, opts *Options) (*Client, error) {
 	c := &Client{backend: b, traits: traits, opts: complete, identity: driver.NewIdentity(complete.Label)}
 	c.start, c.slept0 = c.opts.Clock.Now(), c.opts.Clock.Slept()
 	c.closed, c.close = context.WithCancel(context.Background())
+	c.idle = make(chan struct{})
 	c.keeper.client = c
 	return c, nil
 }
@@ -135,6 +137,7 @@ func (c *Client) Close() error {
 		return nil
 	}
 	c.done = true
+	c.busy++ // until its own releases are done
 	c.mu.Unlock()
 	c.close()
 
@@ -150,16 +153,14 @@ func (c *Client) Close() error {
 			}
 		})
 	}
-	finished := make(chan struct{})
 	go func() {
 		releases.Wait()
-		c.work.Wait()
-		close(finished)
+		c.end()
 	}()
 	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()
 	select {
-	case <-finished:
+	case <-c.idle:
 	case <-timer.C:
 		return errors.New("pawl: close: the store did not confirm every release within 5s; what it still holds ends with its TTL")
 	}
@@ -169,16 +170,31 @@ func (c *Client) Close() error {
 // detach runs f on a goroutine that Close waits for. After Close it still runs:
 // what f does is to clean up, and nobody else would.
 func (c *Client) detach(f func()) {
-	c.mu.Lock()
-	if c.done {
-		c.mu.Unlock()
-		go f()
-		return
-	}
-	c.work.Add(1)
-	c.mu.Unlock()
+	c.begin()
 	go func() {
-		defer c.work.Done()
+		defer c.end()
 		f()
 	}()
+}
+
+// begin notes that work has begun which Close is to wait for: an acquire that
+// it interrupts may have a claim to withdraw.
+func (c *Client) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.busy++
+}
+
+func (c *Client) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.busy--
+	if c.busy > 0 || !c.done {
+		return
+	}
+	select {
+	case <-c.idle: // it was closed before: this began after Close
+	default:
+		close(c.idle)
+	}
 }

@@ -2,6 +2,7 @@ package pawl
 
 import (
 	"container/heap"
+	"context"
 	"sync"
 	"time"
 
@@ -21,10 +22,13 @@ type keeper struct {
 	at     time.Duration // guarded by mu: when it fires
 }
 
-// add begins to look after l.
+// add begins to look after l, unless it has ended already.
 func (k *keeper) add(l *Lease, due time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return // whoever ends a lease cancels it before it is removed
+	}
 	l.due = due
 	heap.Push(&k.queue, l)
 	k.arm()
@@ -109,7 +113,11 @@ func (l *Lease) turn(now term.Instant) {
 	case term.Renew:
 		timeout := l.term.Try(now)
 		l.client.keeper.move(l, l.term.Next())
-		go l.renew(l.ctx, timeout)
+		go func() {
+			ctx, cancel := context.WithTimeout(l.ctx, timeout)
+			defer cancel()
+			_ = l.renew(ctx) // the observer has heard of it
+		}()
 	default:
 		if l.term.State() == term.Live {
 			l.client.keeper.move(l, next)

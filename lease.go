@@ -32,6 +32,7 @@ type Lease struct {
 	releasing chan struct{} // guarded by mu: closed when the release under way has ended
 	confirmed bool          // guarded by mu: nothing is left to be released
 	released  error         // guarded by mu: what the release that was confirmed returned
+	doubt     bool          // guarded by mu: a release was sent, and its outcome is unknown
 
 	due   time.Duration // guarded by keeper.mu
 	index int           // guarded by keeper.mu: in its queue, -1 if removed
@@ -64,9 +65,12 @@ func newLease(ctx context.Context, a *acquisition, ans answer) *Lease {
 		late:      a.late,
 		claim:     a.claim,
 		term:      t,
+		index:     -1,
 	}
 	l.claim.Grant = ans.grant
 	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), leaseKey{}, l))
+	// Before anything can end the lease: its loss is told after its grant.
+	c.opts.Observer.acquired(l, c.now().At-a.began, a.attempts)
 	c.keeper.add(l, t.Next())
 	return l
 }
@@ -122,21 +126,41 @@ func (l *Lease) Check(d time.Duration) error {
 // Renew restarts the lease now rather than when it is due. If the store says
 // that it is lost the lease ends; on any other error it goes on for as long as
 // before.
+//
+// Renewals in the background go on at their own pace: calling Renew with a ctx
+// that is too short for the store does not put them off.
 func (l *Lease) Renew(ctx context.Context) error {
-	l.mu.Lock()
-	now := l.client.now()
-	if l.term.State() != term.Live {
-		defer l.mu.Unlock()
-		return context.Cause(l.ctx)
+	if err := l.Check(0); err != nil {
+		return err
 	}
-	timeout := l.term.Try(now)
+	if ctx.Err() != nil {
+		return l.client.fail("renew", l.key, ended(ctx))
+	}
+	l.mu.Lock()
+	timeout := l.term.Patience(l.client.now())
 	l.mu.Unlock()
-	return l.renew(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	answers := make(chan error, 1)
+	go func() {
+		defer cancel()
+		answers <- l.renew(ctx)
+	}()
+	select {
+	case err := <-answers:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-answers: // both were ready
+		return err
+	default:
+		return l.client.fail("renew", l.key, fmt.Errorf("%w: %w", ended(ctx), errNoAnswer))
+	}
 }
 
 // renew sends one renewal and makes what it must of the answer. The lease's
-// end does not depend on its return.
-func (l *Lease) renew(ctx context.Context, timeout time.Duration) error {
+// end does not depend on its return, nor does anything else.
+func (l *Lease) renew(ctx context.Context) error {
 	c := l.client
 	l.mu.Lock()
 	claim := l.claim
@@ -144,16 +168,18 @@ func (l *Lease) renew(ctx context.Context, timeout time.Duration) error {
 	if l.ctx.Err() != nil {
 		return context.Cause(l.ctx) // released since it was due
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	sent := c.now()
 	grant, err := c.backend.Renew(ctx, claim)
-	return l.settle(grant, err, sent)
+	tell, err := l.settle(grant, err, sent)
+	tell()
+	return err
 }
 
 // settle takes the answer to a renewal that was sent at sent. There are four:
-// renewed, lost, refused and unknown; the last two change nothing.
-func (l *Lease) settle(grant driver.Grant, err error, sent term.Instant) error {
+// renewed, lost, refused and unknown; the last two change nothing. The observer
+// is told by the func that settle returns, without mu: one that is slow, or asks
+// the lease something, must not keep the others from their turn.
+func (l *Lease) settle(grant driver.Grant, err error, sent term.Instant) (tell func(), _ error) {
 	c := l.client
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -163,13 +189,12 @@ func (l *Lease) settle(grant driver.Grant, err error, sent term.Instant) error {
 		before := l.term.Left(now)
 		jitter := time.Duration((rand.Float64() - 0.5) * 0.2 * float64(c.opts.RenewEvery))
 		if !l.term.Renewed(grant.TTL, sent, now, jitter) {
-			return l.tooLate(now)
+			return quiet, l.tooLate(now)
 		}
 		grant.Token = l.token // a renewal never changes it
 		l.claim.Grant = grant
 		c.keeper.move(l, l.term.Next())
-		c.opts.Observer.renewed(l, now.At-sent.At, before)
-		return nil
+		return func() { c.opts.Observer.renewed(l, now.At-sent.At, before) }, nil
 	case errors.Is(err, driver.ErrLost):
 		if l.term.State() == term.Live {
 			lost := asLost(err)
@@ -177,30 +202,32 @@ func (l *Lease) settle(grant driver.Grant, err error, sent term.Instant) error {
 			l.confirmed = true // nothing of ours is left
 			l.lose(lost)
 		}
-		return context.Cause(l.ctx)
+		return quiet, context.Cause(l.ctx)
 	}
 	if l.term.State() != term.Live {
-		return context.Cause(l.ctx)
+		return quiet, context.Cause(l.ctx)
 	}
 	l.term.Failed(now)
 	c.keeper.move(l, l.term.Next())
 	err = c.fail("renew", l.key, err)
-	c.opts.Observer.renewFailed(l, err, l.term.Left(now))
-	return err
+	left := l.term.Left(now)
+	return func() { c.opts.Observer.renewFailed(l, err, left) }, err
 }
 
+func quiet() {}
+
 // tooLate is for a renewal that succeeded after the lease had ended. Nothing
-// revives a lease, so the store is told; but not before the moment at which the
-// holder knew that its work must have stopped.
+// revives a lease, so the store is told; but not before the moment at which it
+// would have given the key away without the renewal, grace included.
 func (l *Lease) tooLate(now term.Instant) error {
 	if l.term.State() != term.Lost {
 		return context.Cause(l.ctx) // it was released
 	}
 	l.lose(&LostError{Reason: l.term.Reason()})
 	if !l.confirmed {
-		wait, claim := l.term.Deadline()-now.At, l.claim
+		end, claim := l.term.Deadline()+l.client.opts.Grace, l.kept(now)
 		l.client.detach(func() {
-			time.Sleep(wait)
+			l.client.until(end)
 			l.client.withdraw(claim, 0)
 		})
 	}
@@ -214,9 +241,17 @@ func (l *Lease) lose(err *LostError) {
 		return
 	}
 	l.lost = err
-	l.client.keeper.remove(l)
 	l.cancel(l.client.fail("hold", l.key, err))
+	l.client.keeper.remove(l)
 	l.client.detach(func() { l.client.opts.Observer.lost(l, err) })
+}
+
+// kept returns the claim as it is to be released: its key stays taken until
+// MinHold has passed since the grant. It is called with mu held.
+func (l *Lease) kept(now term.Instant) driver.Claim {
+	claim := l.claim
+	claim.Keep = max(0, l.client.opts.MinHold-(now.At-l.sent))
+	return claim
 }
 
 // asLost returns what a backend that said ErrLost has told about it.

@@ -12,55 +12,6 @@ import (
 	"github.com/pawlock/pawl/memory"
 )
 
-// A faulty backend answers as told, and is otherwise the one inside it.
-type faulty struct {
-	driver.Backend
-	acquire func(context.Context, driver.Claim) (driver.Grant, error)
-	renew   func(context.Context, driver.Claim) (driver.Grant, error)
-	release func(context.Context, driver.Claim) error
-}
-
-func (f *faulty) Acquire(ctx context.Context, c driver.Claim) (driver.Grant, error) {
-	if f.acquire != nil {
-		return f.acquire(ctx, c)
-	}
-	return f.Backend.Acquire(ctx, c)
-}
-
-func (f *faulty) Renew(ctx context.Context, c driver.Claim) (driver.Grant, error) {
-	if f.renew != nil {
-		return f.renew(ctx, c)
-	}
-	return f.Backend.Renew(ctx, c)
-}
-
-func (f *faulty) Release(ctx context.Context, c driver.Claim) error {
-	if f.release != nil {
-		return f.release(ctx, c)
-	}
-	return f.Backend.Release(ctx, c)
-}
-
-var errDown = errors.New("connection reset")
-
-func newClient(t *testing.T, b driver.Backend, opts *pawl.Options) *pawl.Client {
-	t.Helper()
-	c, err := pawl.New(b, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-func acquire(t *testing.T, l *pawl.Lock) *pawl.Lease {
-	t.Helper()
-	lease, err := l.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lease
-}
-
 func TestLeaseIsRenewedUntilItIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, memory.New(nil), nil)

@@ -23,9 +23,16 @@ type Options struct {
 	Clock      Clock         // for simulations. Default the real one
 }
 
-// The shortest TTL that leaves anything after the margin and the allowance for
-// clocks, whatever the store could keep.
-const minTTL = 10 * time.Millisecond
+// The bounds of a TTL, whatever the store could keep: the shortest that leaves
+// anything after the margin and the allowance for clocks, and one that can be
+// added to a clock without overflow.
+const (
+	minTTL = 10 * time.Millisecond
+	maxTTL = 10 * 365 * 24 * time.Hour
+)
+
+// minRenewEvery keeps renewals from being a load of their own.
+const minRenewEvery = time.Millisecond
 
 // complete returns o with its defaults filled in, or a *FieldError for the first
 // field that can't be used. It is the one place where options are checked.
@@ -59,26 +66,31 @@ func (o *Options) validate(t driver.Traits) error {
 	if err := driver.ValidateTTL("TTL", o.TTL, t); err != nil {
 		return err
 	}
+	longest := maxTTL
+	if t.MaxTTL > 0 {
+		longest = min(longest, t.MaxTTL)
+	}
 	switch {
 	case o.TTL < minTTL:
 		return &FieldError{Field: "TTL", Why: fmt.Sprintf("is %v: at least %v is needed", o.TTL, minTTL)}
-	case o.RenewEvery < 0 || o.RenewEvery > o.TTL/2:
-		return &FieldError{Field: "RenewEvery", Why: fmt.Sprintf("is %v: it must be positive and at most half the TTL of %v", o.RenewEvery, o.TTL)}
+	case o.TTL > longest:
+		return &FieldError{Field: "TTL", Why: fmt.Sprintf("is %v: at most %v can be kept", o.TTL, longest)}
+	case o.RenewEvery < minRenewEvery || o.RenewEvery > o.TTL/2:
+		return &FieldError{Field: "RenewEvery", Why: fmt.Sprintf("is %v: it must be at least %v and at most half the TTL of %v", o.RenewEvery, minRenewEvery, o.TTL)}
 	case !(o.Drift > 0 && o.Drift < 0.5): // also refuses NaN
 		return &FieldError{Field: "Drift", Why: fmt.Sprintf("is %v: it must be above 0 and below 0.5", o.Drift)}
 	case o.Grace < 0:
 		return &FieldError{Field: "Grace", Why: fmt.Sprintf("is %v: it must not be negative", o.Grace)}
+	case o.Grace > longest-o.TTL:
+		return &FieldError{Field: "Grace", Why: fmt.Sprintf("is %v: with the TTL of %v it is more than can be kept, %v", o.Grace, o.TTL, longest)}
 	case o.MinHold < 0:
 		return &FieldError{Field: "MinHold", Why: fmt.Sprintf("is %v: it must not be negative", o.MinHold)}
-	case o.MaxHold < 0:
-		return &FieldError{Field: "MaxHold", Why: fmt.Sprintf("is %v: it must not be negative", o.MaxHold)}
+	case o.MinHold > longest:
+		return &FieldError{Field: "MinHold", Why: fmt.Sprintf("is %v: at most %v can be kept", o.MinHold, longest)}
+	case o.MaxHold < 0 || o.MaxHold > 0 && o.MaxHold < minTTL:
+		return &FieldError{Field: "MaxHold", Why: fmt.Sprintf("is %v: it must be 0, or at least %v", o.MaxHold, minTTL)}
 	case o.MaxHold > 0 && o.MinHold > o.MaxHold:
 		return &FieldError{Field: "MinHold", Why: fmt.Sprintf("is %v: it must not exceed the MaxHold of %v", o.MinHold, o.MaxHold)}
-	}
-	if o.Grace > 0 {
-		if err := driver.ValidateTTL("Grace", o.TTL+o.Grace, t); err != nil {
-			return &FieldError{Field: "Grace", Why: fmt.Sprintf("is %v: with the TTL of %v that is more than %s keeps, %v", o.Grace, o.TTL, t.Name, t.MaxTTL)}
-		}
 	}
 	return driver.ValidateLabel(o.Label)
 }

@@ -55,12 +55,10 @@ func (l *Lease) beginRelease() (claim driver.Claim, end time.Duration, ok bool) 
 		l.lose(&LostError{Reason: l.term.Reason()})
 		return claim, 0, false
 	}
-	c.keeper.remove(l)
 	l.cancel(ErrReleased)
+	c.keeper.remove(l)
 	l.releasing = make(chan struct{})
-	claim = l.claim
-	claim.Keep = max(0, c.opts.MinHold-(now.At-l.sent))
-	return claim, min(now.At+releaseTimeout, l.term.Deadline()+c.opts.Grace), true
+	return l.kept(now), min(now.At+releaseTimeout, l.term.Deadline()+c.opts.Grace), true
 }
 
 // endRelease notes what became of a release.
@@ -68,10 +66,14 @@ func (l *Lease) endRelease(claim driver.Claim, err error) error {
 	c := l.client
 	now := c.now().At
 	decided := err == nil || errors.Is(err, driver.ErrLost)
-	err = c.fail("release", claim.Key, err)
 	l.mu.Lock()
 	close(l.releasing)
 	l.releasing = nil
+	if l.doubt {
+		err = afterDoubt(err)
+	}
+	err = c.fail("release", claim.Key, err)
+	l.doubt = !decided
 	if decided {
 		l.confirmed, l.released = true, err
 	}
@@ -103,7 +105,7 @@ func (l *Lease) ended() error {
 	}
 	if !l.confirmed {
 		l.confirmed = true
-		claim := l.claim
+		claim := l.kept(l.client.now())
 		l.client.detach(func() { l.client.withdraw(claim, l.late) })
 	}
 	return l.client.fail("release", l.claim.Key, l.lost)
@@ -112,6 +114,10 @@ func (l *Lease) ended() error {
 // endClosed ends a lease because its client is being closed.
 func (l *Lease) endClosed() error {
 	l.mu.Lock()
+	now := l.client.now()
+	if action, _ := l.term.Due(now); action == term.Lose {
+		l.lose(&LostError{Reason: l.term.Reason()})
+	}
 	if l.term.State() != term.Live {
 		l.mu.Unlock()
 		return nil
@@ -119,9 +125,8 @@ func (l *Lease) endClosed() error {
 	l.term.Deny(driver.Closed)
 	l.confirmed = true
 	l.lose(&LostError{Reason: driver.Closed})
-	claim := l.claim
-	end := min(l.client.now().At+closeTimeout-time.Second, l.term.Deadline())
-	claim.Keep = max(0, l.client.opts.MinHold-(l.client.now().At-l.sent))
+	claim := l.kept(now)
+	end := min(now.At+closeTimeout-time.Second, l.term.Deadline())
 	l.mu.Unlock()
 	err := l.client.release(context.Background(), claim, end)
 	if errors.Is(err, driver.ErrLost) {

@@ -1,0 +1,297 @@
+package pawl_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pawlock/pawl"
+	"github.com/pawlock/pawl/driver"
+	"github.com/pawlock/pawl/memory"
+)
+
+// Renewals come every third of the TTL, moved by up to a tenth either way.
+func TestRenewalsAreSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var times []time.Time
+		b := &faulty{Backend: memory.New(nil)}
+		b.renew = func(ctx context.Context, c driver.Claim) (driver.Grant, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			times = append(times, time.Now())
+			return b.Backend.Renew(ctx, c)
+		}
+		c := newClient(t, b, nil)
+		defer c.Close()
+		lease := acquire(t, c.Mutex("k"))
+		time.Sleep(time.Hour)
+		lease.Release(t.Context())
+		mu.Lock()
+		defer mu.Unlock()
+		least, most := time.Hour, time.Duration(0)
+		for i := 1; i < len(times); i++ {
+			d := times[i].Sub(times[i-1])
+			least, most = min(least, d), max(most, d)
+		}
+		if least < 3*time.Second || most > 11*time.Second/3 {
+			t.Errorf("between renewals: got %v to %v, want 3s to 3.666s", least, most)
+		}
+		if most-least < 500*time.Millisecond {
+			t.Errorf("between renewals: got %v to %v, want them spread", least, most)
+		}
+	})
+}
+
+// A renewal that fails is tried again while the lease lasts, and one success
+// is enough.
+func TestAFailedRenewalIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tries, failed atomic.Int32
+		start := time.Now()
+		b := &faulty{Backend: memory.New(nil)}
+		b.renew = func(ctx context.Context, c driver.Claim) (driver.Grant, error) {
+			tries.Add(1)
+			if s := time.Since(start); s < 8*time.Second {
+				return driver.Grant{}, errDown
+			}
+			return b.Backend.Renew(ctx, c)
+		}
+		c := newClient(t, b, &pawl.Options{Observer: &pawl.Observer{
+			RenewFailed: func(lease *pawl.Lease, err error, left time.Duration) {
+				failed.Add(1)
+				wantOneError(t, err, "renew")
+				if want := 8898*time.Millisecond - time.Since(start); left != want {
+					t.Errorf("left after a failure: got %v, want %v", left, want)
+				}
+				if got := time.Until(lease.Deadline()); got != left { // the observer may ask
+					t.Errorf("deadline: got %v from now, want %v", got, left)
+				}
+			},
+		}})
+		defer c.Close()
+		lease := acquire(t, c.Mutex("k"))
+		time.Sleep(time.Hour)
+		if !lease.Valid() {
+			t.Errorf("lost: %v", context.Cause(lease.Context()))
+		}
+		if got := failed.Load(); got != 5 { // at 3.33, 3.58, 4.08, 5.08 and 6.75 s
+			t.Errorf("got %d failures, want 5", got)
+		}
+		lease.Release(t.Context())
+	})
+}
+
+// A renewal that succeeds after the loss was told revives nothing. It is taken
+// back, but not before the store would have let go of the key without it.
+func TestALateRenewalRevivesNothing(t *testing.T) {
+	for _, grace := range []time.Duration{0, 5 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			store := new(memory.Store)
+			b := &faulty{Backend: memory.New(store)}
+			b.renew = func(ctx context.Context, c driver.Claim) (driver.Grant, error) {
+				time.Sleep(5 * time.Second)
+				if tk := c.Grant.Token; tk == 0 {
+					t.Error("a renewal without the token")
+				}
+				g, err := b.Backend.Renew(ctx, c) // executed at 8.33 s
+				time.Sleep(time.Second)           // answered at 9.33 s
+				return g, err
+			}
+			c := newClient(t, b, &pawl.Options{Grace: grace})
+			start := time.Now()
+			lease := acquire(t, c.Mutex("k"))
+			<-lease.Context().Done()
+			if got, want := time.Since(start), 8898*time.Millisecond; got != want {
+				t.Errorf("loss told after %v, want %v", got, want)
+			}
+			other := newClient(t, memory.New(store), nil)
+			next := acquire(t, other.Mutex("k"))
+			// 9.898 s is the deadline; the renewal would have kept it until 18.33 s.
+			if got, want := time.Since(start), 9898*time.Millisecond+grace; got != want {
+				t.Errorf("grace %v: the next came after %v, want %v", grace, got, want)
+			}
+			if lease.Valid() {
+				t.Error("the lease was revived")
+			}
+			next.Release(t.Context())
+			time.Sleep(time.Minute)
+			c.Close()
+			other.Close()
+		})
+	}
+}
+
+// Whoever is found in possession has it: no more renewals, and told at once.
+func TestAnotherHolderIsLossAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memory.Store)
+		var tries atomic.Int32
+		b := &faulty{Backend: memory.New(store)}
+		b.renew = func(ctx context.Context, c driver.Claim) (driver.Grant, error) {
+			tries.Add(1)
+			return b.Backend.Renew(ctx, c)
+		}
+		c := newClient(t, b, nil)
+		defer c.Close()
+		other := newClient(t, memory.New(store), nil)
+		defer other.Close()
+		start := time.Now()
+		lease := acquire(t, c.Mutex("k"))
+		// Someone deletes the key, and another takes it.
+		raw := memory.New(store)
+		st, _ := raw.Inspect(t.Context(), "k", 1)
+		if err := raw.Release(t.Context(), st.Holders[0].Claim); err != nil {
+			t.Fatal(err)
+		}
+		next := acquire(t, other.Mutex("k"))
+		<-lease.Context().Done()
+		if got, want := time.Since(start), 10*time.Second/3; got != want {
+			t.Errorf("told after %v, want at the first renewal, %v", got, want)
+		}
+		var lost *pawl.LostError
+		cause := context.Cause(lease.Context())
+		if !errors.As(cause, &lost) || lost.Reason != driver.Stolen {
+			t.Errorf("cause: got %v, want stolen", cause)
+		}
+		wantOneError(t, cause, "hold")
+		if err := lease.Renew(t.Context()); err != cause {
+			t.Errorf("renew: got %v, want the cause", err)
+		}
+		time.Sleep(time.Minute)
+		if got := tries.Load(); got != 1 {
+			t.Errorf("got %d renewals, want 1", got)
+		}
+		if !next.Valid() {
+			t.Error("the other holder has lost it")
+		}
+		next.Release(t.Context())
+		again := acquire(t, c.Mutex("k")) // in the same client, and it is renewed
+		time.Sleep(time.Minute)
+		if !again.Valid() {
+			t.Error("a lease after a loss is not renewed")
+		}
+		again.Release(t.Context())
+	})
+}
+
+// One timer and no goroutine keeps any number of leases.
+func TestManyLeasesCostNoGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 10_000
+		var renewals atomic.Int64
+		c := newClient(t, memory.New(nil), &pawl.Options{Observer: &pawl.Observer{
+			Renewed: func(*pawl.Lease, time.Duration, time.Duration) { renewals.Add(1) },
+		}})
+		defer c.Close()
+		before := runtime.NumGoroutine()
+		leases := make([]*pawl.Lease, n)
+		for i := range leases {
+			leases[i] = acquire(t, c.Mutex(fmt.Sprint(i)))
+		}
+		time.Sleep(8 * time.Second) // the second renewal is at 7.333 s, if it is late
+		synctest.Wait()
+		if got := runtime.NumGoroutine() - before; got > 10 {
+			t.Errorf("%d goroutines for %d leases between renewals, want none", got, n)
+		}
+		if got := renewals.Load(); got < 2*n {
+			t.Errorf("%d renewals, want 2 for each", got)
+		}
+		for i, lease := range leases {
+			if !lease.Valid() {
+				t.Fatalf("lease %d is lost: %v", i, context.Cause(lease.Context()))
+			}
+		}
+	})
+}
+
+// Renew gives a new lease of life at once. If the store does not answer it
+// returns with its context, and neither the lease nor its renewals suffer.
+func TestRenewByHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var deaf atomic.Bool
+		b := &faulty{Backend: memory.New(nil)}
+		b.renew = func(ctx context.Context, c driver.Claim) (driver.Grant, error) {
+			if deaf.Load() {
+				time.Sleep(30 * time.Second) // not even for its context
+				return driver.Grant{}, errDown
+			}
+			return b.Backend.Renew(ctx, c)
+		}
+		c := newClient(t, b, nil)
+		start := time.Now()
+		lease := acquire(t, c.Mutex("k"))
+		time.Sleep(2 * time.Second)
+		if err := lease.Renew(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := lease.Deadline().Sub(start), 10898*time.Millisecond; got != want {
+			t.Errorf("deadline: got %v, want %v", got, want)
+		}
+		if err := lease.Check(8 * time.Second); err != nil {
+			t.Errorf("check for 8s: %v", err)
+		}
+		if err := lease.Check(9 * time.Second); err == nil || errors.Is(err, pawl.ErrLost) {
+			t.Errorf("check for 9s: got %v, want an error that is no loss", err)
+		}
+		deaf.Store(true)
+		before := time.Now()
+		err := lease.Renew(after(t, 100*time.Millisecond))
+		if got := time.Since(before); got != 100*time.Millisecond || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("deaf store: got %v after %v, want the deadline after 100ms", err, got)
+		}
+		wantOneError(t, err, "renew")
+		deaf.Store(false)
+		for range 1000 { // far beyond the end: renewals in vain don't put off the one that is due
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := lease.Renew(ctx); !errors.Is(err, context.Canceled) {
+				t.Fatalf("dead context: got %v, want its error", err)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		if !lease.Valid() {
+			t.Errorf("lost: %v", context.Cause(lease.Context()))
+		}
+		lease.Release(t.Context())
+		c.Close()
+	})
+}
+
+// An observer that is slow, or asks the lease, keeps nobody else's loss from
+// being told.
+func TestASlowObserverKeepsNobodyWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &faulty{Backend: memory.New(nil)}
+		b.renew = func(ctx context.Context, c driver.Claim) (driver.Grant, error) {
+			if c.Key == "cut off" {
+				return driver.Grant{}, errDown
+			}
+			return b.Backend.Renew(ctx, c)
+		}
+		slow := func(lease *pawl.Lease, _, _ time.Duration) {
+			lease.Check(0)
+			time.Sleep(time.Minute)
+		}
+		c := newClient(t, b, &pawl.Options{Observer: &pawl.Observer{Renewed: slow}})
+		start := time.Now()
+		fine, lost := acquire(t, c.Mutex("fine")), acquire(t, c.Mutex("cut off"))
+		<-lost.Context().Done()
+		if got, want := time.Since(start), 8898*time.Millisecond; got != want {
+			t.Errorf("loss told after %v, want %v", got, want)
+		}
+		time.Sleep(time.Minute)
+		if !fine.Valid() {
+			t.Errorf("lost: %v", context.Cause(fine.Context()))
+		}
+		fine.Release(t.Context())
+		c.Close()
+		time.Sleep(2 * time.Minute)
+	})
+}
