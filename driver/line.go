@@ -89,7 +89,15 @@ func (l *Line) Acquire(c Claim, now Instant) (Grant, error) {
 func (l *Line) Ready(c Claim, now Instant) bool {
 	l.Expire(now)
 	if i := l.find(c.ID); i >= 0 {
-		return l.Entries[i].Held || l.room(i)
+		e := &l.Entries[i]
+		asked := e.Claim
+		if e.Held {
+			return true
+		}
+		e.Claim = c // it may ask for less now
+		ready := l.room(i)
+		e.Claim = asked
+		return ready
 	}
 	l.Entries = append(l.Entries, Entry{Claim: c})
 	ready := l.room(len(l.Entries) - 1)
@@ -223,15 +231,14 @@ func (l *Line) room(i int) bool {
 // client with a wrong clock can push the counter to its end.
 func (l *Line) grant(e *Entry, now Instant) {
 	token := l.Last + 1
-	second := now.Wall.Add(time.Second).UnixMicro()
 	switch floor := e.Claim.Floor; {
 	case floor == 0:
-		token = max(token, uint64(now.Wall.UnixMicro()))
+		token = max(token, micros(now.Wall))
 	case l.Last == 0:
-		token = max(token, uint64(now.Wall.Add(-time.Second).UnixMicro()))
+		token = max(token, micros(now.Wall.Add(-time.Second)))
 		fallthrough
 	default:
-		if floor <= uint64(second) {
+		if floor <= micros(now.Wall.Add(time.Second)) {
 			token = max(token, floor)
 		}
 	}
@@ -241,6 +248,10 @@ func (l *Line) grant(e *Entry, now Instant) {
 	e.Claim.Grant = Grant{Token: token, Block: block, Holder: e.Claim.ID}
 	e.Claim.Grant = l.answer(e, now)
 }
+
+// micros counts the microseconds to t since 1970, none if the clock is so wrong
+// that it stands before.
+func micros(t time.Time) uint64 { return uint64(max(0, t.UnixMicro())) }
 
 // again repeats the grant of e for c, its TTL restarted.
 func (l *Line) again(e *Entry, c Claim, now Instant) (Grant, error) {
