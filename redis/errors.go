@@ -44,7 +44,8 @@ func explain(err error, s *script, k keys) error {
 		return &TypeError{Name: k.lock, Err: err}
 	case "READONLY", "LOADING", "MASTERDOWN", "NOREPLICAS", "MISCONF", "OOM", "BUSY",
 		"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "CROSSSLOT",
-		"NOAUTH", "WRONGPASS", "NOPERM", "NOSCRIPT":
+		"NOAUTH", "WRONGPASS", "NOPERM", "NOSCRIPT",
+		"FENCEOVERFLOW", "BADFENCE": // of acquire.lua, before it writes
 		return fmt.Errorf("%w: %w", driver.ErrRefused, err)
 	}
 	switch text := err.Error(); {

@@ -232,9 +232,10 @@ func late(ctx context.Context) error {
 	return nil
 }
 
-// milliseconds rounds up, so that a claim is never kept shorter than asked.
+// milliseconds rounds up, so that a claim is never kept shorter than asked. d is
+// positive.
 func milliseconds(d time.Duration) int64 {
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
+	return int64((d-1)/time.Millisecond) + 1
 }
 
 func wholeMilliseconds(d time.Duration) time.Duration {

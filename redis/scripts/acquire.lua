@@ -66,14 +66,12 @@ else
   if last == 0 and now - 1000000 > token then token = now - 1000000 end
   if floor > token and floor <= now + 1000000 then token = floor end
 end
-if token + block >= 9007199254740991 then
-  return redis.error_reply('FENCEOVERFLOW the tokens of the key have run out')
-end
+local spent = last > 9007199254740991 - 65536 -- beyond, Lua can't count exactly
 local newfence = string.format('%.0f::', token + block - 1) .. id
 local fencettl = string.format('%.0f', math.max(86400000, 10 * ttl))
 local pair = id .. ':' .. string.format('%.0f', token)
 
-if exclusive and not cur and lastid ~= id and redis.call('EXISTS', claims) == 0 then
+if exclusive and not cur and lastid ~= id and not spent and redis.call('EXISTS', claims) == 0 then
   redis.call('SET', fence, newfence, 'PX', fencettl)
   redis.call('SET', lock, pair, 'PX', ARGV[2])
   return {1, now, token, block}
@@ -211,6 +209,7 @@ if not waits then
   local n = notice()
   if lastid == id or n and n[1] == 'f' then return lost() end
 end
+if spent then return redis.error_reply('FENCEOVERFLOW the tokens of the key have run out') end
 
 -- Shares that have ended go, at most 128 of them; all have if lock is not theirs.
 local crowded = false
