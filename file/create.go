@@ -23,10 +23,11 @@ func makeDir(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return "", err
-		}
+	_, missing := os.Stat(dir)
+	if err := os.MkdirAll(dir, 0o700); err != nil { // also if dir is a file
+		return "", err
+	}
+	if missing != nil {
 		if err := syncDir(filepath.Dir(dir)); err != nil {
 			return "", err
 		}
@@ -65,7 +66,7 @@ func (b *backend) create(ctx context.Context, path, key string) error {
 
 // place puts a new record at path, its counter at last.
 func (b *backend) place(path, key string, last uint64) error {
-	text, err := encodeBody(key, &driver.Line{})
+	text, err := encodeBody(key, newLine())
 	if err != nil {
 		return err
 	}

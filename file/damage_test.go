@@ -137,3 +137,50 @@ func TestRecordOfAnotherKeyIsRefused(t *testing.T) {
 		t.Errorf("Acquire on a copied record: got %v, want a DamageError that names its key", err)
 	}
 }
+
+// A process that is killed while it writes has written some of the new body
+// beside the old one, and maybe the header after it.
+func TestKilledWriterLeavesTheRecordBeforeOrAfter(t *testing.T) {
+	dir := t.TempDir()
+	m := newMachine("boot")
+	path, before, held := heldRecord(t, m, dir)
+	b := m.open(t, dir)
+	if err := b.Release(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+	after, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(after) != len(before) {
+		t.Fatalf("the record grew from %d to %d bytes: the test expects it in place", len(before), len(after))
+	}
+	if bytes.Equal(before[512:], after[512:]) {
+		t.Fatal("the release changed no body")
+	}
+	image := bytes.Clone(before)
+	holders := func() int {
+		t.Helper()
+		if err := os.WriteFile(path, image, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		st, err := b.Inspect(t.Context(), "k", driver.Unlimited)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(st.Holders)
+	}
+	for i := 512; i < len(image); i++ {
+		if image[i] == after[i] {
+			continue
+		}
+		image[i] = after[i]
+		if got := holders(); got != 1 {
+			t.Fatalf("with the new body written up to byte %d: got %d holders, want 1", i, got)
+		}
+	}
+	copy(image, after[:512])
+	if got := holders(); got != 0 {
+		t.Errorf("with all of it written: got %d holders, want 0", got)
+	}
+}

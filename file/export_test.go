@@ -19,6 +19,9 @@ func Remove(b driver.Backend, key string) bool {
 	return f.remove(filepath.Join(f.dir, recordName(key)), math.MaxUint64)
 }
 
+// Unwatch makes those who wait on b do without news of changes.
+func Unwatch(b driver.Backend) { b.(*backend).watch = unwatched }
+
 // What tests of the files themselves need.
 var (
 	RecordName = recordName

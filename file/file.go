@@ -53,10 +53,10 @@ import (
 )
 
 type backend struct {
-	dir     string
-	clock   clock
-	alive   presence
-	watcher watcher
+	dir   string
+	clock clock
+	alive presence
+	watch func(path string) (changed <-chan struct{}, stop func())
 }
 
 // New returns a backend on dir, which it creates, with its parents, if it does
@@ -75,7 +75,7 @@ func open(dir string, c clock) (driver.Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("file: %w", err)
 	}
-	return &backend{dir: dir, clock: c, alive: presence{dir: dir}}, nil
+	return &backend{dir: dir, clock: c, alive: presence{dir: dir}, watch: new(watcher).watch}, nil
 }
 
 // Traits implements driver.Backend.
@@ -103,16 +103,15 @@ func (b *backend) Acquire(ctx context.Context, c driver.Claim) (g driver.Grant, 
 	if !utf8.ValidString(c.ID) {
 		return driver.Grant{}, &driver.FieldError{Field: "ID", Why: fmt.Sprintf("%q is not UTF-8", c.ID)}
 	}
-	c.Grant = driver.Grant{}
-	if c.Queue {
-		c.Grant.Ref = b.alive.name() // a grant takes its place
-	}
-	_, failed := b.update(ctx, c.Key, true, func(l *driver.Line, now driver.Instant) bool {
+	_, failed := b.update(ctx, c.Key, true, func(l *line, now driver.Instant) bool {
 		if err = late(ctx); err != nil {
 			return false
 		}
 		b.dropDead(l)
 		g, err = l.Acquire(c, now)
+		if c.Queue && errors.Is(err, driver.ErrHeld) {
+			l.presence[c.ID] = b.alive.name()
+		}
 		return err == nil
 	})
 	if failed != nil {
@@ -126,7 +125,7 @@ func (b *backend) Renew(ctx context.Context, c driver.Claim) (g driver.Grant, er
 	if err := driver.ValidateTTL("TTL", c.TTL, b.Traits()); err != nil {
 		return driver.Grant{}, err
 	}
-	err = b.change(ctx, c.Key, func(l *driver.Line, now driver.Instant) error {
+	err = b.change(ctx, c.Key, func(l *line, now driver.Instant) error {
 		var lost error
 		g, lost = l.Renew(c, now)
 		return lost
@@ -136,22 +135,22 @@ func (b *backend) Renew(ctx context.Context, c driver.Claim) (g driver.Grant, er
 
 // Release implements driver.Backend.
 func (b *backend) Release(ctx context.Context, c driver.Claim) error {
-	return b.change(ctx, c.Key, func(l *driver.Line, now driver.Instant) error { return l.Release(c, now) })
+	return b.change(ctx, c.Key, func(l *line, now driver.Instant) error { return l.Release(c, now) })
 }
 
 // Revoke implements driver.Backend.
 func (b *backend) Revoke(ctx context.Context, key, id string, n driver.Notice) error {
-	return b.change(ctx, key, func(l *driver.Line, now driver.Instant) error { return l.Revoke(id, n, now) })
+	return b.change(ctx, key, func(l *line, now driver.Instant) error { return l.Revoke(id, n, now) })
 }
 
 // change applies op to the line of key, and says of a claim whose record is
 // gone that it was deleted, which the line itself can't know.
-func (b *backend) change(ctx context.Context, key string, op func(*driver.Line, driver.Instant) error) error {
+func (b *backend) change(ctx context.Context, key string, op func(*line, driver.Instant) error) error {
 	if err := driver.ValidateKey(key); err != nil {
 		return err
 	}
 	var err error
-	found, failed := b.update(ctx, key, false, func(l *driver.Line, now driver.Instant) bool {
+	found, failed := b.update(ctx, key, false, func(l *line, now driver.Instant) bool {
 		err = op(l, now)
 		return false
 	})

@@ -17,15 +17,15 @@ func (b *backend) Inspect(ctx context.Context, key string, limit int) (driver.St
 	if err := driver.ValidateKey(key); err != nil {
 		return driver.State{}, err
 	}
-	_, line, now, err := b.peek(ctx, filepath.Join(b.dir, recordName(key)), key)
+	l, now, err := b.peek(ctx, filepath.Join(b.dir, recordName(key)), key)
 	if errors.Is(err, fs.ErrNotExist) {
 		return driver.State{}, nil
 	}
 	if err != nil {
 		return driver.State{}, refused(err)
 	}
-	b.dropDead(&line)
-	return line.Inspect(limit, now), nil
+	b.dropDead(l)
+	return l.Inspect(limit, now), nil
 }
 
 // List implements driver.Backend. It reads the directory.
@@ -45,7 +45,7 @@ func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Hold
 			if !ok || key != "" && !strings.HasPrefix(key, prefix) {
 				continue
 			}
-			_, line, now, err := b.peek(ctx, filepath.Join(b.dir, name), key)
+			l, now, err := b.peek(ctx, filepath.Join(b.dir, name), key)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
@@ -53,7 +53,7 @@ func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Hold
 				yield(driver.Holder{}, refused(err))
 				return
 			}
-			for _, h := range line.Inspect(driver.Unlimited, now).Holders {
+			for _, h := range l.Inspect(driver.Unlimited, now).Holders {
 				if h.Held && strings.HasPrefix(h.Key, prefix) && !yield(h, nil) {
 					return
 				}

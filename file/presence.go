@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-
-	"github.com/pawlock/pawl/driver"
 )
 
 // A presence shows others that this process lives: a file that stays locked as
@@ -67,17 +65,17 @@ func (p *presence) leave() error {
 
 // dropDead takes the claims out of l that wait at its head and whose process
 // has died.
-func (b *backend) dropDead(l *driver.Line) {
+func (b *backend) dropDead(l *line) {
 	for {
 		i := firstWaiting(l)
-		if i < 0 || !b.dead(l.Entries[i].Claim.Grant.Ref) {
+		if i < 0 || !b.dead(l.presence[l.Entries[i].Claim.ID]) {
 			return
 		}
 		l.Entries = append(l.Entries[:i], l.Entries[i+1:]...)
 	}
 }
 
-func firstWaiting(l *driver.Line) int {
+func firstWaiting(l *line) int {
 	for i := range l.Entries {
 		if !l.Entries[i].Held {
 			return i

@@ -116,7 +116,7 @@ type entry struct {
 	Kept     bool          `json:"kept,omitempty"`
 	Token    uint64        `json:"token,omitempty"`
 	Block    int           `json:"block,omitempty"`
-	Ref      string        `json:"ref,omitempty"` // of one that waits: its process
+	Presence string        `json:"presence,omitempty"` // of one that waits
 	TTL      time.Duration `json:"ttl"`
 	Since    time.Duration `json:"since"`
 	Expires  time.Duration `json:"expires"`
@@ -131,17 +131,28 @@ type notice struct {
 	Expires time.Duration `json:"expires"`
 }
 
+// A line is a driver.Line that knows who waits.
+type line struct {
+	driver.Line
+	presence map[string]string // by the ID of a claim that waits: see presence
+}
+
+func newLine() *line { return &line{presence: make(map[string]string)} }
+
 // encodeBody returns all of l but its counter, which is in the header.
-func encodeBody(key string, l *driver.Line) ([]byte, error) {
+func encodeBody(key string, l *line) ([]byte, error) {
 	b := body{Key: key, LastID: l.LastID}
 	for i := range l.Entries {
 		e := &l.Entries[i]
 		b.Line = append(b.Line, entry{
 			ID: e.Claim.ID, Label: e.Claim.Label, Weight: e.Claim.Weight, Capacity: e.Claim.Capacity,
 			Held: e.Held, Kept: e.Kept,
-			Token: e.Claim.Grant.Token, Block: e.Claim.Grant.Block, Ref: e.Claim.Grant.Ref,
+			Token: e.Claim.Grant.Token, Block: e.Claim.Grant.Block,
 			TTL: e.Claim.TTL, Since: e.Since, Expires: e.Expires,
 		})
+		if !e.Held {
+			b.Line[i].Presence = l.presence[e.Claim.ID]
+		}
 	}
 	for _, n := range l.Notices {
 		b.Notices = append(b.Notices, notice{
@@ -159,28 +170,31 @@ func encodeBody(key string, l *driver.Line) ([]byte, error) {
 }
 
 // parseBody is the inverse of encodeBody for the body that h points to.
-func parseBody(h header, text []byte) (key string, l driver.Line, err error) {
+func parseBody(h header, text []byte) (key string, l *line, err error) {
 	if int64(len(text)) != h.size {
-		return "", l, fmt.Errorf("%d bytes of its body are missing", h.size-int64(len(text)))
+		return "", nil, fmt.Errorf("%d bytes of its body are missing", h.size-int64(len(text)))
 	}
 	if checksum(text) != h.sum {
-		return "", l, errors.New("its body does not match its checksum")
+		return "", nil, errors.New("its body does not match its checksum")
 	}
 	var b body
 	if err := json.Unmarshal(text, &b); err != nil {
-		return "", l, fmt.Errorf("its body can't be read: %w", err)
+		return "", nil, fmt.Errorf("its body can't be read: %w", err)
 	}
-	l = driver.Line{Last: h.last, LastID: b.LastID}
+	l = newLine()
+	l.Last, l.LastID = h.last, b.LastID
 	for _, e := range b.Line {
 		c := driver.Claim{
 			Key: b.Key, ID: e.ID, Label: e.Label, Weight: e.Weight, Capacity: e.Capacity, TTL: e.TTL, Queue: !e.Held,
-			Grant: driver.Grant{Token: e.Token, Block: e.Block, Ref: e.Ref},
+			Grant: driver.Grant{Token: e.Token, Block: e.Block},
 		}
 		if e.Held {
 			c.Grant.Holder, c.Block = e.ID, e.Block
+		} else if e.Presence != "" {
+			l.presence[e.ID] = e.Presence
 		}
 		if e.ID == "" || e.Weight < 1 || e.Capacity < e.Weight || e.Capacity > driver.Unlimited || e.Held == (e.Token == 0) {
-			return "", l, fmt.Errorf("its claim %q makes no sense", e.ID)
+			return "", nil, fmt.Errorf("its claim %q makes no sense", e.ID)
 		}
 		l.Entries = append(l.Entries, driver.Entry{Claim: c, Held: e.Held, Kept: e.Kept, Since: e.Since, Expires: e.Expires})
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/pawlock/pawl/driver"
 )
 
-func sampleLine() driver.Line {
+func sampleLine() *line {
 	claim := func(id string, held bool, token uint64) driver.Entry {
 		c := driver.Claim{
 			Key: "a/b <&> \u2028 \x00", ID: id, Label: "host:1", Weight: 1, Capacity: 3,
@@ -19,22 +19,20 @@ func sampleLine() driver.Line {
 		if held {
 			c.Block = 2
 			c.Grant = driver.Grant{Token: token, Block: 2, Holder: id}
-		} else {
-			c.Grant.Ref = "alive-1"
 		}
 		return driver.Entry{Claim: c, Held: held, Kept: held, Expires: 20 * time.Second, Since: time.Second}
 	}
 	at := time.Date(2030, 1, 2, 3, 4, 5, 678, time.UTC)
-	return driver.Line{
+	return &line{presence: map[string]string{"b/0123.2": "alive-1"}, Line: driver.Line{
 		Last: 1 << 60, LastID: "a/0123.1",
 		Entries: []driver.Entry{claim("a/0123.1", true, 1<<60-1), claim("b/0123.2", false, 0)},
 		Notices: []driver.LeftNotice{{ID: "x", Notice: driver.Notice{Force: true, By: "ops", Why: "“stuck”", At: at}, Expires: time.Hour}},
-	}
+	}}
 }
 
 func sampleRecord(t testing.TB) (header, []byte) {
 	l := sampleLine()
-	text, err := encodeBody(l.Entries[0].Claim.Key, &l)
+	text, err := encodeBody(l.Entries[0].Claim.Key, l)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,9 +48,9 @@ func TestRecordReadsBackWhatWasWritten(t *testing.T) {
 	if err != nil || got != h {
 		t.Fatalf("header: got %+v, %v, want %+v", got, err, h)
 	}
-	key, line, err := parseBody(h, text)
-	if want := sampleLine(); err != nil || key != want.Entries[0].Claim.Key || !reflect.DeepEqual(line, want) {
-		t.Fatalf("body: got %q %+v, %v, want %+v", key, line, err, want)
+	key, read, err := parseBody(h, text)
+	if want := sampleLine(); err != nil || key != want.Entries[0].Claim.Key || !reflect.DeepEqual(read, want) {
+		t.Fatalf("body: got %q %+v, %v, want %+v", key, read, err, want)
 	}
 }
 
@@ -130,7 +128,7 @@ func FuzzBody(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := encodeBody(key, &l)
+		again, err := encodeBody(key, l)
 		if err != nil {
 			t.Fatalf("what was read can't be written: %v", err)
 		}

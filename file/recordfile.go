@@ -29,7 +29,7 @@ type recordFile struct {
 //
 // An error for which errors.Is(err, driver.ErrRefused) does not hold leaves
 // open whether the outcome was written.
-func (b *backend) update(ctx context.Context, key string, create bool, op func(*driver.Line, driver.Instant) bool) (found bool, err error) {
+func (b *backend) update(ctx context.Context, key string, create bool, op func(*line, driver.Instant) bool) (found bool, err error) {
 	path := filepath.Join(b.dir, recordName(key))
 	for {
 		r, err := b.open(ctx, path)
@@ -44,7 +44,7 @@ func (b *backend) update(ctx context.Context, key string, create bool, op func(*
 			if err != nil {
 				return false, refused(err)
 			}
-			op(new(driver.Line), now)
+			op(newLine(), now)
 			return false, nil
 		case err != nil:
 			return false, refused(err)
@@ -60,39 +60,40 @@ func (b *backend) update(ctx context.Context, key string, create bool, op func(*
 }
 
 // apply does the work of update on r, which is locked.
-func (b *backend) apply(r *recordFile, key string, op func(*driver.Line, driver.Instant) bool) error {
+func (b *backend) apply(r *recordFile, key string, op func(*line, driver.Instant) bool) error {
 	if err := r.read(); err != nil {
 		return refused(err)
 	}
-	line, now, err := b.line(r, key)
+	l, now, err := b.line(r, key)
 	if err != nil {
 		return refused(err)
 	}
-	sync := op(&line, now)
-	text, err := encodeBody(key, &line)
+	sync := op(l, now)
+	text, err := encodeBody(key, l)
 	if err != nil {
 		return refused(err)
 	}
-	h := header{last: line.Last, boot: b.clock.boot, clock: now.Clock}
-	return r.commit(h, text, sync || line.Last > r.header.last)
+	h := header{last: l.Last, boot: b.clock.boot, clock: now.Clock}
+	return r.commit(h, text, sync || l.Last > r.header.last)
 }
 
 // line returns the state in r as it is now.
-func (b *backend) line(r *recordFile, key string) (driver.Line, driver.Instant, error) {
+func (b *backend) line(r *recordFile, key string) (*line, driver.Instant, error) {
 	now, same, err := b.clock.at(r.header)
 	if err != nil {
-		return driver.Line{}, now, err
+		return nil, now, err
 	}
 	stored, l, err := parseBody(r.header, r.body)
 	switch {
 	case err != nil && same:
-		return driver.Line{}, now, &DamageError{Path: r.path, Why: err.Error()}
+		return nil, now, &DamageError{Path: r.path, Why: err.Error()}
 	case err != nil:
-		return driver.Line{Last: r.header.last}, now, nil // the power went, see commit
+		l = newLine() // the power went, see commit
+		l.Last = r.header.last
 	case key != "" && stored != key:
-		return driver.Line{}, now, &DamageError{Path: r.path, Why: fmt.Sprintf("it belongs to the key %q", stored)}
+		return nil, now, &DamageError{Path: r.path, Why: fmt.Sprintf("it belongs to the key %q", stored)}
 	case !same:
-		l = driver.Line{Last: l.Last, LastID: l.LastID} // all who were in line have ended
+		l.Entries, l.Notices = nil, nil // all who were in line have ended
 	}
 	return l, now, nil
 }
@@ -186,6 +187,9 @@ func (r *recordFile) commit(h header, text []byte, sync bool) error {
 	if _, err := r.f.WriteAt(text, h.at); err != nil {
 		return refused(err)
 	}
+	if err := r.reserve(h); err != nil && h.size > r.header.size {
+		return refused(err)
+	}
 	if h.boot == unknownBoot {
 		if err := syncData(r.f); err != nil {
 			return refused(err)
@@ -229,32 +233,52 @@ func (r *recordFile) room(size int64) int64 {
 	return r.header.at + r.header.size
 }
 
+// reserve sees to it that the next body can be written after the one of h: who
+// renews or leaves must not need room that a full disk does not have.
+func (r *recordFile) reserve(h header) error {
+	size := h.size + 64 // numbers grow
+	if h.at-headerSize >= size {
+		return nil
+	}
+	info, err := r.f.Stat()
+	if err != nil {
+		return err
+	}
+	end := h.at + h.size + size
+	if info.Size() >= end {
+		return nil
+	}
+	end += blockSize - end%blockSize
+	_, err = r.f.WriteAt(bytes.Repeat([]byte{'\n'}, int(end-info.Size())), info.Size())
+	return err
+}
+
 // peek returns the record at path without its lock, so that it disturbs nobody
 // and needs no permission to write. It returns fs.ErrNotExist if there is none.
-func (b *backend) peek(ctx context.Context, path, key string) (*recordFile, driver.Line, driver.Instant, error) {
+func (b *backend) peek(ctx context.Context, path, key string) (*line, driver.Instant, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, driver.Line{}, driver.Instant{}, err
+		return nil, driver.Instant{}, err
 	}
 	defer f.Close()
 	r := &recordFile{f: f, path: path}
 	for try := 0; ; try++ {
 		err := r.read()
 		if err == nil {
-			line, now, lineErr := b.line(r, key)
+			l, now, lineErr := b.line(r, key)
 			if lineErr == nil {
-				return r, line, now, nil
+				return l, now, nil
 			}
 			err = lineErr
 		}
 		var damage *DamageError
 		if !errors.As(err, &damage) || try > 4 {
-			return nil, driver.Line{}, driver.Instant{}, err
+			return nil, driver.Instant{}, err
 		}
 		// It may be a write in flight, which the lock keeps out.
 		if try == 4 {
 			if err := lock(ctx, f, false); err != nil {
-				return nil, driver.Line{}, driver.Instant{}, err
+				return nil, driver.Instant{}, err
 			}
 			defer unlock(f)
 			continue

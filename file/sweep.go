@@ -46,8 +46,8 @@ func (b *backend) sweep(ctx context.Context, floor *recordFile) {
 		}
 		switch key, isRecord := keyOf(name); {
 		case isRecord:
-			if _, line, at, err := b.peek(ctx, path, key); err == nil && unused(&line, at) {
-				old, last = append(old, path), max(last, line.Last)
+			if l, at, err := b.peek(ctx, path, key); err == nil && unused(l, at) {
+				old, last = append(old, path), max(last, l.Last)
 			}
 		case strings.HasPrefix(name, newPrefix), strings.HasPrefix(name, alivePrefix) && b.dead(name):
 			os.Remove(path)
@@ -80,12 +80,12 @@ func (b *backend) remove(path string, floor uint64) bool {
 		return false
 	}
 	key, _ := keyOf(filepath.Base(path))
-	line, now, err := b.line(r, key)
-	return err == nil && line.Last <= floor && unused(&line, now) && os.Remove(path) == nil
+	l, now, err := b.line(r, key)
+	return err == nil && l.Last <= floor && unused(l, now) && os.Remove(path) == nil
 }
 
 // unused reports whether l has nothing to remember but its counter.
-func unused(l *driver.Line, now driver.Instant) bool {
+func unused(l *line, now driver.Instant) bool {
 	l.Expire(now)
 	return len(l.Entries) == 0 && len(l.Notices) == 0
 }

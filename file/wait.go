@@ -19,11 +19,14 @@ const (
 	watchedLook = 250 * time.Millisecond
 )
 
+// unwatched is watch where no changes are told: only looking helps.
+func unwatched(string) (changed <-chan struct{}, stop func()) { return nil, func() {} }
+
 // Wait implements driver.Backend. It reads the record before it sleeps, and
 // hears of changes from before that, so no wake-up is lost.
 func (b *backend) Wait(ctx context.Context, c driver.Claim, _ *driver.HeldError) error {
 	path := filepath.Join(b.dir, recordName(c.Key))
-	changed, stop := b.watcher.watch(path)
+	changed, stop := b.watch(path)
 	defer stop()
 	for pause := firstLook; ; pause = min(2*pause, lastLook) {
 		ready, left, err := b.ready(ctx, path, c)
@@ -50,19 +53,19 @@ func (b *backend) Wait(ctx context.Context, c driver.Claim, _ *driver.HeldError)
 // ready reports whether an Acquire of c may succeed, and if not, how long it
 // is until the next claim ends unless renewed.
 func (b *backend) ready(ctx context.Context, path string, c driver.Claim) (bool, time.Duration, error) {
-	_, line, now, err := b.peek(ctx, path, c.Key)
+	l, now, err := b.peek(ctx, path, c.Key)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, 0, nil
 	}
 	if err != nil {
 		return false, 0, err
 	}
-	b.dropDead(&line)
-	if line.Ready(c, now) {
+	b.dropDead(l)
+	if l.Ready(c, now) {
 		return true, 0, nil
 	}
 	left := watchedLook
-	if next, ok := line.NextExpiry(); ok {
+	if next, ok := l.NextExpiry(); ok {
 		left = next - now.Clock
 	}
 	return false, left, nil

@@ -25,13 +25,13 @@ func (w *watcher) watch(path string) (changed <-chan struct{}, stop func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.file == nil && !w.start() {
-		return nil, func() {}
+		return unwatched(path)
 	}
 	// A file that is removed shows as a change of its attributes, the links.
 	id, err := syscall.InotifyAddWatch(w.fd, path, syscall.IN_MODIFY|syscall.IN_ATTRIB|syscall.IN_MOVE_SELF)
 	if err != nil {
 		w.endIfIdle()
-		return nil, func() {}
+		return unwatched(path)
 	}
 	wd, c := int32(id), make(chan struct{}, 1)
 	w.subs[wd] = append(w.subs[wd], c)

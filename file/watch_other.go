@@ -6,4 +6,4 @@ package file
 // again and again.
 type watcher struct{}
 
-func (*watcher) watch(string) (changed <-chan struct{}, stop func()) { return nil, func() {} }
+func (*watcher) watch(path string) (changed <-chan struct{}, stop func()) { return unwatched(path) }
