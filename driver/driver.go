@@ -144,8 +144,8 @@ type State struct {
 	Notices []Notice // what revocations on the key are still remembered, newest last
 }
 
-// Traits are what a backend promises. The conformance suite has a subtest of
-// the same name for each that is claimed.
+// Traits are what a backend promises. The conformance suite tests each that is
+// claimed, in its subtests Fencing, Durability, Fairness and Counting.
 type Traits struct {
 	Name     string        // of the store, for errors: "redis", "memory"
 	Fencing  bool          // tokens rise with every grant on a key

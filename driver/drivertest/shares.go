@@ -24,6 +24,7 @@ func readerWriter() []check {
 			s.b.take(s.b.writer(key))
 		}},
 		{"writer_alone", func(s *stage) {
+			s.a.take(s.a.reader(s.key("probe"))) // is the store one that keeps shares?
 			key := s.key("k")
 			w := s.a.take(s.a.writer(key))
 			s.a.refuse(s.a.reader(key))

@@ -18,7 +18,9 @@ func withdrawal() []check {
 			for range 3 {
 				s.b.refuse(s.b.mutex(key))
 			}
-			s.b.refuse(s.b.reader(key))
+			if _, err := s.b.try(s.b.reader(key)); !errors.Is(err, driver.ErrHeld) && !errors.Is(err, driver.ErrUnsupported) {
+				s.Errorf("Acquire by a reader while there is a writer: got %v, want a *HeldError, or ErrUnsupported", describe(err))
+			}
 			if st := s.a.inspect(key, 10); st.Waiting != 0 || len(st.Holders) != 1 {
 				s.Errorf("after Acquires without Queue: got %d waiting and %d claims, want 0 and the holder", st.Waiting, len(st.Holders))
 			}
