@@ -143,10 +143,9 @@ func (s *subscriber) join(name string) <-chan struct{} {
 func (s *subscriber) run(n *session) {
 	backoff := minBackoff
 	for n.ctx.Err() == nil {
-		began := time.Now()
-		s.connect(n)
+		worked := s.connect(n)
 		s.broken(n)
-		if time.Since(began) > maxBackoff {
+		if worked {
 			backoff = minBackoff
 		}
 		select {
@@ -157,12 +156,13 @@ func (s *subscriber) run(n *session) {
 	}
 }
 
-// connect opens a connection and hands on what it receives until it breaks.
-func (s *subscriber) connect(n *session) {
+// connect opens a connection and hands on what it receives until it breaks. It
+// reports whether anything came.
+func (s *subscriber) connect(n *session) (worked bool) {
 	names := s.names(n)
 	conn, err := s.node.Subscribe(n.ctx, names[0])
 	if err != nil {
-		return
+		return false
 	}
 	defer conn.Close()
 	s.mu.Lock()
@@ -171,14 +171,15 @@ func (s *subscriber) connect(n *session) {
 	defer context.AfterFunc(n.ctx, func() { conn.Close() })()
 	for _, name := range s.names(n) {
 		if name != names[0] && conn.Subscribe(n.ctx, name) != nil {
-			return
+			return false
 		}
 	}
 	for {
 		m, err := conn.Receive(n.ctx)
 		if err != nil {
-			return
+			return worked
 		}
+		worked = true
 		s.receive(n, m)
 	}
 }
