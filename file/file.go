@@ -56,7 +56,9 @@ type backend struct {
 	dir   string
 	clock clock
 	alive presence
-	watch func(path string) (changed <-chan struct{}, stop func())
+
+	watcher watcher
+	watch   func(path string) (changed <-chan struct{}, stop func()) // the watcher's
 }
 
 // New returns a backend on dir, which it creates, with its parents, if it does
@@ -75,7 +77,9 @@ func open(dir string, c clock) (driver.Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("file: %w", err)
 	}
-	return &backend{dir: dir, clock: c, alive: presence{dir: dir}, watch: new(watcher).watch}, nil
+	b := &backend{dir: dir, clock: c, alive: presence{dir: dir}}
+	b.watch = b.watcher.watch
+	return b, nil
 }
 
 // Traits implements driver.Backend.
@@ -93,7 +97,7 @@ func (*backend) Traits() driver.Traits {
 
 // Close implements driver.Backend. Claims in line stay there until their TTL
 // ends, as granted ones do.
-func (b *backend) Close() error { return b.alive.leave() }
+func (b *backend) Close() error { return errors.Join(b.alive.leave(), b.watcher.close()) }
 
 // Acquire implements driver.Backend.
 func (b *backend) Acquire(ctx context.Context, c driver.Claim) (g driver.Grant, err error) {

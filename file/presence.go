@@ -22,6 +22,7 @@ type presence struct {
 
 	mu   sync.Mutex
 	file *os.File // guarded by mu
+	left bool     // guarded by mu
 }
 
 // name returns the name of the file, which it makes when first asked, and ""
@@ -29,6 +30,9 @@ type presence struct {
 func (p *presence) name() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.left {
+		return ""
+	}
 	if p.file == nil {
 		var id [16]byte
 		rand.Read(id[:]) // never fails: crypto/rand ends the program first
@@ -51,6 +55,7 @@ func (p *presence) name() string {
 func (p *presence) leave() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.left = true
 	if p.file == nil {
 		return nil
 	}

@@ -8,29 +8,29 @@ import (
 	"syscall"
 )
 
-// A watcher tells of changes to files, by inotify. It has a descriptor and a
-// goroutine only while someone watches: users have few of the former.
+// A watcher tells of changes to files, by inotify. What it opens when someone
+// first watches stays open until it is closed, because to close inotify takes
+// the kernel some 10 ms.
 type watcher struct {
-	mu   sync.Mutex
-	file *os.File // guarded by mu, as are all below
-	fd   int
-	done chan struct{} // closed when the goroutine that reads file has ended
-	subs map[int32][]chan struct{}
+	mu     sync.Mutex
+	file   *os.File // guarded by mu, as are all below
+	fd     int
+	closed bool
+	done   chan struct{} // closed when the goroutine that reads file has ended
+	subs   map[int32][]chan struct{}
 }
 
 // watch returns a channel that has a value when the file at path may have
-// changed since the call, and what ends that. It returns nil if inotify can't
-// be had.
+// changed since the call, and what ends that. Without inotify it is unwatched.
 func (w *watcher) watch(path string) (changed <-chan struct{}, stop func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.file == nil && !w.start() {
+	if w.closed || w.file == nil && !w.start() {
 		return unwatched(path)
 	}
 	// A file that is removed shows as a change of its attributes, the links.
 	id, err := syscall.InotifyAddWatch(w.fd, path, syscall.IN_MODIFY|syscall.IN_ATTRIB|syscall.IN_MOVE_SELF)
 	if err != nil {
-		w.endIfIdle()
 		return unwatched(path)
 	}
 	wd, c := int32(id), make(chan struct{}, 1)
@@ -50,30 +50,32 @@ func (w *watcher) start() bool {
 	return true
 }
 
-// stop ends a watch, and waits for the goroutine to end if it was the last.
 func (w *watcher) stop(wd int32, c chan struct{}) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.subs[wd] = slices.DeleteFunc(w.subs[wd], func(other chan struct{}) bool { return other == c })
 	if len(w.subs[wd]) == 0 {
 		delete(w.subs, wd)
-		_, _ = syscall.InotifyRmWatch(w.fd, uint32(wd)) // it is gone already if the file is
-	}
-	done := w.endIfIdle()
-	w.mu.Unlock()
-	if done != nil {
-		<-done
+		if !w.closed { // else the descriptor may be another's by now
+			_, _ = syscall.InotifyRmWatch(w.fd, uint32(wd)) // it is gone already if the file is
+		}
 	}
 }
 
-// endIfIdle closes inotify once nobody watches, and returns what is closed when
-// the goroutine has ended. The mutex is held.
-func (w *watcher) endIfIdle() <-chan struct{} {
-	if len(w.subs) > 0 {
+// close leaves those who still watch to their looks, and waits for the
+// goroutine to end.
+func (w *watcher) close() error {
+	w.mu.Lock()
+	w.closed = true
+	f := w.file
+	w.file = nil
+	w.mu.Unlock()
+	if f == nil {
 		return nil
 	}
-	w.file.Close() // ends the goroutine
-	w.file = nil
-	return w.done
+	err := f.Close()
+	<-w.done // nobody changes it any more
+	return err
 }
 
 // read passes on the events of f until it is closed.
@@ -88,9 +90,7 @@ func (w *watcher) read(f *os.File, done chan struct{}) {
 		w.mu.Lock()
 		for b := buf[:n]; len(b) >= syscall.SizeofInotifyEvent; {
 			wd := int32(binary.NativeEndian.Uint32(b))
-			if w.file == f {
-				w.tell(wd)
-			}
+			w.tell(wd)
 			b = b[syscall.SizeofInotifyEvent+binary.NativeEndian.Uint32(b[12:]):]
 		}
 		w.mu.Unlock()

@@ -7,3 +7,5 @@ package file
 type watcher struct{}
 
 func (*watcher) watch(path string) (changed <-chan struct{}, stop func()) { return unwatched(path) }
+
+func (*watcher) close() error { return nil }
