@@ -81,15 +81,6 @@ func TestScriptsAgreeOnWhatTheyShare(t *testing.T) {
 	}
 }
 
-// Numbers in the scripts and in the Go code of the reader have to agree.
-func TestScriptsKeepTheFenceAsLongAsTheReaderBelieves(t *testing.T) {
-	for _, name := range []string{"acquire.lua", "renew.lua"} {
-		if source := readScripts(t)[name]; !strings.Contains(source, "math.max(86400000, 10 * ttl)") {
-			t.Errorf("%s keeps the fence for another time than 24 h or ten times the TTL", name)
-		}
-	}
-}
-
 func TestScriptSyntax(t *testing.T) {
 	luac, err := exec.LookPath("luac5.1")
 	if err != nil {

@@ -20,6 +20,12 @@ func renewTests() []scriptTest {
 			after: []string{"lock: me:7, 10000", "fence: 7::me, 86400000"},
 		},
 		{
+			name: "renew for long keeps the fence ten times as long", before: held,
+			call:  "renew me 7 20000000 0",
+			want:  "[1 US+0 7]",
+			after: []string{"lock: me:7, 20000000", "fence: 7::me, 200000000"},
+		},
+		{
 			name: "renew to a shorter TTL", before: held,
 			call:  "renew me 7 2000 0",
 			want:  "[1 US+0 7]",

@@ -35,19 +35,19 @@
 -- kind (a asked, f forced), time in microseconds, by, why.
 
 local lock, line, shares, claims, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local id, ttl, weight, capacity = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local exclusive = weight == capacity
+local id, ttl = ARGV[1], ARGV[2]
+local exclusive = ARGV[3] == ARGV[4]
+local call, format = redis.call, string.format
 
-local time = redis.call('TIME')
+local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
-local deadline = tonumber(ARGV[5])
-if deadline > 0 and now > deadline then
+if ARGV[5] ~= '0' and now > tonumber(ARGV[5]) then
   return {-2, now}
 end
 
-local cur = redis.call('GET', lock)
+local cur = call('GET', lock)
 local last, lastid = 0, nil
-local f = redis.call('GET', fence)
+local f = call('GET', fence)
 if f then
   last, lastid = string.match(f, '^(%d+):%x*:(.*)$')
   last = tonumber(last)
@@ -59,24 +59,29 @@ end
 -- The new token. Without a candidate it is the clock if that is ahead, so that
 -- tokens go on rising when the counter is lost. A candidate far beyond the clock is
 -- ignored, so that no client with a wrong clock can push the counter to its end.
-local token, block, floor = last + 1, tonumber(ARGV[7]), tonumber(ARGV[8])
-if floor == 0 then
+local token, block = last + 1, tonumber(ARGV[7])
+if ARGV[8] == '0' then
   if now > token then token = now end
 else
+  local floor = tonumber(ARGV[8])
   if last == 0 and now - 1000000 > token then token = now - 1000000 end
   if floor > token and floor <= now + 1000000 then token = floor end
 end
 local spent = last > 9007199254740991 - 65536 -- beyond, Lua can't count exactly
-local newfence = string.format('%.0f::', token + block - 1) .. id
-local fencettl = string.format('%.0f', math.max(86400000, 10 * ttl))
-local pair = id .. ':' .. string.format('%.0f', token)
+local text = format('%.0f', token)
+local newfence = (block == 1 and text or format('%.0f', token + block - 1)) .. '::' .. id
+local fencettl = '86400000'
+if ttl * 10 > 86400000 then fencettl = format('%.0f', ttl * 10) end
 
-if exclusive and not cur and lastid ~= id and not spent and redis.call('EXISTS', claims) == 0 then
-  redis.call('SET', fence, newfence, 'PX', fencettl)
-  redis.call('SET', lock, pair, 'PX', ARGV[2])
+-- Nobody holds the key, nobody waits for it and nobody has had a notice.
+if exclusive and not cur and lastid ~= id and not spent and call('EXISTS', claims) == 0 then
+  call('SET', fence, newfence, 'PX', fencettl)
+  call('SET', lock, id .. ':' .. text, 'PX', ttl)
   return {1, now, token, block}
 end
 
+ttl = tonumber(ttl)
+local weight, capacity = tonumber(ARGV[3]), tonumber(ARGV[4])
 local ms = math.floor(now / 1000)
 local units = 0
 local mine, kept
@@ -263,7 +268,7 @@ if not crowded and (not head or head == id) and fits(weight, capacity) then
   end
   redis.call('SET', fence, newfence, 'PX', fencettl)
   if exclusive then
-    redis.call('SET', lock, pair, 'PX', ARGV[2])
+    redis.call('SET', lock, id .. ':' .. text, 'PX', ARGV[2])
   else
     units = units + weight
     share(weight, capacity, token, block)
