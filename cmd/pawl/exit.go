@@ -141,7 +141,7 @@ func reason(err error) string {
 	case errors.As(err, &operation):
 		return operation.Err.Error()
 	}
-	return strings.TrimPrefix(err.Error(), driver.ErrRefused.Error()+": ")
+	return strings.TrimSuffix(strings.TrimPrefix(err.Error(), driver.ErrRefused.Error()+": "), ".")
 }
 
 // unanswered reports whether err is one of the way to a store, and not the

@@ -16,7 +16,12 @@ import (
 	"github.com/pawlock/pawl/internal/testserver"
 )
 
+// The race detector has every process that it is in sleep for a second at its
+// end, unless told not to.
+const quickEnd = "atexit_sleep_ms=0"
+
 func TestMain(m *testing.M) {
+	os.Setenv("GORACE", quickEnd)
 	testscript.Main(m, map[string]func(){
 		"pawl":   main,
 		"status": status,
@@ -82,6 +87,7 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"terminate": terminate},
 		Setup: func(env *testscript.Env) error {
+			env.Setenv("GORACE", quickEnd)
 			env.Setenv("PAWL_URL", "file://"+env.WorkDir+"/locks")
 			return nil
 		},
@@ -113,6 +119,7 @@ func TestRedisScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			host, port, _ := strings.Cut(r.Addr, ":")
+			env.Setenv("GORACE", quickEnd)
 			env.Setenv("HOST", host)
 			env.Setenv("PORT", port)
 			env.Setenv("SOCKET", r.Socket)

@@ -258,6 +258,9 @@ func (p *program) tellWaiting(ctx context.Context, s *store, r request, began ti
 		case <-ctx.Done():
 			return told
 		case <-timer.C:
+			if ctx.Err() != nil {
+				return told // both were ready
+			}
 		}
 		seen := s.seen()
 		switch {
