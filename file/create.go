@@ -52,9 +52,6 @@ func makeDir(dir string) (string, error) {
 // begins where those of removed records have ended. The file appears whole, by
 // a link, and no half-made one is ever seen.
 func (b *backend) create(ctx context.Context, path, key string) error {
-	if filepath.Base(path) == floorName {
-		return b.place(path, "", 0)
-	}
 	floor, err := b.lockFloor(ctx)
 	if err != nil {
 		return err
@@ -97,19 +94,25 @@ func (b *backend) place(path, key string, last uint64) error {
 // at least that of any record that was ever removed.
 func (b *backend) lockFloor(ctx context.Context) (*recordFile, error) {
 	path := filepath.Join(b.dir, floorName)
-	r, err := b.open(ctx, path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := b.create(ctx, path, ""); err != nil {
+	for {
+		r, err := b.open(ctx, path)
+		if errors.Is(err, fs.ErrNotExist) {
+			if err := b.place(path, "", 0); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err != nil {
 			return nil, err
 		}
-		r, err = b.open(ctx, path)
+		if r.gone() {
+			r.close()
+			continue
+		}
+		if err := r.read(); err != nil {
+			r.close()
+			return nil, err
+		}
+		return r, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	if err := r.read(); err != nil {
-		r.close()
-		return nil, err
-	}
-	return r, nil
 }

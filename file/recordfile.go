@@ -50,12 +50,11 @@ func (b *backend) update(ctx context.Context, key string, create bool, op func(*
 			return false, refused(err)
 		}
 		err = b.apply(r, key, op)
-		gone := r.gone() // someone deleted the file under our lock: it was all for nothing
+		gone := r.gone() // it was removed before we had the lock, or by someone who needs none
 		r.close()
-		if err == nil && gone {
-			continue
+		if !gone {
+			return true, err
 		}
-		return true, err
 	}
 }
 
@@ -98,23 +97,18 @@ func (b *backend) line(r *recordFile, key string) (*line, driver.Instant, error)
 	return l, now, nil
 }
 
-// open returns the record at path, locked.
+// open returns the record at path, locked. Its name may have gone to another
+// file while we waited for the lock.
 func (b *backend) open(ctx context.Context, path string) (*recordFile, error) {
-	for {
-		f, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err != nil {
-			return nil, err
-		}
-		if err := lock(ctx, f, true); err != nil {
-			f.Close()
-			return nil, err
-		}
-		r := &recordFile{f: f, path: path}
-		if !r.gone() {
-			return r, nil
-		}
-		r.close() // it was removed, and maybe made anew, while we waited for the lock
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
 	}
+	if err := lock(ctx, f, true); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &recordFile{f: f, path: path}, nil
 }
 
 // gone reports whether another file, or none, has r's name.
