@@ -1,0 +1,154 @@
+package quorum
+
+import (
+	"container/heap"
+	"context"
+	"time"
+
+	"github.com/pawlock/pawl/internal/ballot"
+)
+
+// A sweep is what has to be released at a node that could not be told at once:
+// a grant that may yet come, a release that was not confirmed. It is one
+// goroutine while there is something to do. What has expired by itself is
+// dropped.
+type sweep struct {
+	due     sweepQueue    // guarded by seat.mu
+	running bool          // guarded by seat.mu
+	pause   time.Duration // until the node is tried again, after a failure; guarded by seat.mu
+	earlier chan struct{} // wakes the goroutine
+}
+
+// A sweepItem is a hold to be released at the node.
+type sweepItem struct {
+	hold *hold
+	at   time.Duration // not before
+}
+
+const (
+	sweepPause    = 10 * time.Millisecond
+	maxSweepPause = time.Second
+)
+
+// release has the node's part of h released, not before at.
+func (s *seat) release(h *hold, at time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := &s.sweep
+	if w.earlier == nil {
+		w.earlier = make(chan struct{}, 1)
+	}
+	heap.Push(&w.due, sweepItem{h, at})
+	if !w.running {
+		w.running, w.pause = true, sweepPause
+		s.quorum.crew.start(s.sweepUp)
+		return
+	}
+	select {
+	case w.earlier <- struct{}{}:
+	default:
+	}
+}
+
+// sweepUp releases what is due until nothing is left.
+func (s *seat) sweepUp() {
+	for {
+		s.mu.Lock()
+		if len(s.sweep.due) == 0 {
+			s.sweep.running = false
+			s.mu.Unlock()
+			return
+		}
+		next := s.sweep.due[0]
+		wait := next.at - s.quorum.now()
+		if wait <= 0 {
+			heap.Pop(&s.sweep.due)
+		}
+		s.mu.Unlock()
+		if wait > 0 {
+			if !s.rest(wait) {
+				return
+			}
+			continue
+		}
+		if !s.sweepOne(next.hold) && !s.rest(s.backOff()) {
+			return
+		}
+	}
+}
+
+// sweepOne releases h at the node, and reports whether it need not come back.
+func (s *seat) sweepOne(h *hold) bool {
+	b := s.quorum
+	h.mu.Lock()
+	if b.now() > h.until {
+		h.attempt.Expire(s.index)
+		h.wake()
+		h.mu.Unlock()
+		return true
+	}
+	_, value := h.attempt.Seat(s.index)
+	r := ballot.Request{Node: s.index, Op: ballot.Release, Value: value}
+	c := h.nodeClaim(r)
+	h.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(context.Background(), b.timeout(c.TTL))
+	defer cancel()
+	ans, _, err := s.carryOut(ctx, ballot.Release, c)
+
+	h.mu.Lock()
+	h.errs[s.index] = err
+	h.attempt.Released(s.index, ans)
+	h.wake()
+	h.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ans.Verdict == ballot.Yes || ans.Verdict == ballot.Gone {
+		s.sweep.pause = sweepPause
+		return true
+	}
+	heap.Push(&s.sweep.due, sweepItem{h, b.now()})
+	return false
+}
+
+// backOff returns how long to leave the node in peace.
+func (s *seat) backOff() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.sweep.pause
+	s.sweep.pause = min(2*d, maxSweepPause)
+	return d
+}
+
+// rest sleeps for d, or until something is due that was not, and reports false
+// when the backend has been closed.
+func (s *seat) rest(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.sweep.earlier:
+	case <-s.quorum.crew.stopped:
+		s.mu.Lock()
+		s.sweep.running = false
+		s.sweep.due = nil
+		s.mu.Unlock()
+		return false
+	}
+	return true
+}
+
+// A sweepQueue is a heap, what is due first on top.
+type sweepQueue []sweepItem
+
+func (q sweepQueue) Len() int           { return len(q) }
+func (q sweepQueue) Less(i, j int) bool { return q[i].at < q[j].at }
+func (q sweepQueue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *sweepQueue) Push(x any)        { *q = append(*q, x.(sweepItem)) }
+
+func (q *sweepQueue) Pop() any {
+	old := *q
+	x := old[len(old)-1]
+	*q = old[:len(old)-1]
+	return x
+}
