@@ -266,14 +266,21 @@ func asLost(err error) *LostError {
 // within returns a context that ends with l or with ctx.
 func (l *Lease) within(ctx context.Context) (context.Context, context.CancelFunc) {
 	inner, cancel := context.WithCancelCause(l.ctx)
-	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	deadline, timed := ctx.Deadline()
+	stop := context.AfterFunc(ctx, func() {
+		cause := context.Cause(ctx)
+		if timed && cause == context.DeadlineExceeded && time.Until(deadline) <= 0 {
+			return // ends by the same deadline, and then Err says so too
+		}
+		cancel(cause)
+	})
 	end := func() {
 		stop()
 		cancel(context.Canceled)
 	}
-	if d, ok := ctx.Deadline(); ok {
-		timed, free := context.WithDeadline(inner, d)
-		return timed, func() { free(); end() }
+	if !timed {
+		return inner, end
 	}
-	return inner, end
+	bounded, free := context.WithDeadline(inner, deadline)
+	return bounded, func() { free(); end() }
 }
