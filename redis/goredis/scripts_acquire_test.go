@@ -1,11 +1,6 @@
 package goredis_test
 
-import (
-	"maps"
-	"slices"
-)
-
-func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
+import "slices"
 
 // ARGV of acquire: ID, TTL, weight, capacity, deadline, queue, block, floor,
 // channel, label.

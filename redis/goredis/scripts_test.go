@@ -3,15 +3,16 @@ package goredis_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/pawlock/pawl/internal/testserver"
@@ -46,7 +47,7 @@ func TestScripts(t *testing.T) {
 	t.Run("miniredis", func(t *testing.T) {
 		m := newMiniredis(t)
 		now := time.Date(2030, 1, 2, 3, 4, 5, 123456000, time.UTC)
-		testScripts(t, dialMiniredis(t, m.Dial), func() { m.SetTime(now) }, isMiniredis(m))
+		testScripts(t, dialMiniredis(t, m.Dial), func() { m.SetTime(now) }, true)
 	})
 	t.Run("redis-server", func(t *testing.T) {
 		s := testserver.StartRedis(t, testserver.RedisOptions{})
@@ -55,8 +56,6 @@ func TestScripts(t *testing.T) {
 		testScripts(t, rdb, func() {}, false)
 	})
 }
-
-func isMiniredis(m *miniredis.Miniredis) bool { return m != nil }
 
 func testScripts(t *testing.T, rdb *goredis.Client, reset func(), mini bool) {
 	var tests []scriptTest
@@ -221,7 +220,7 @@ func dump(t *testing.T, rdb *goredis.Client, now time.Time) string {
 			}
 		case "hash":
 			fields := rdb.HGetAll(ctx, key).Val()
-			for _, field := range sortedKeys(fields) {
+			for _, field := range slices.Sorted(maps.Keys(fields)) {
 				text += fmt.Sprintf(" %s=(%s)", field, fields[field])
 			}
 		default:
