@@ -301,9 +301,29 @@ func (p *process) wait(c driver.Claim) *waiter {
 
 // start starts a waiter, and returns once its first attempt was refused.
 func (p *process) start(c driver.Claim) *waiter {
+	p.stage.Helper()
+	return p.follow(c, p.refuse(c))
+}
+
+// refusedUntil makes one attempt, which must find no room before the claim in
+// the way ends, at end. It returns false if that was over too soon to tell.
+func (p *process) refusedUntil(end time.Time, c driver.Claim) (*driver.HeldError, bool) {
+	p.stage.Helper()
+	h, err := p.try(c)
+	if err == nil {
+		p.stage.notBefore(h.answered, end, p.stage.ttl, "grant of a key that is held")
+		return nil, false
+	}
+	var held *driver.HeldError
+	if !errors.As(err, &held) {
+		p.stage.Fatalf("Acquire of %q: got %v, want a grant or a *HeldError", c.Key, err)
+	}
+	return held, true
+}
+
+// follow starts a waiter for c, which was refused with held.
+func (p *process) follow(c driver.Claim, held *driver.HeldError) *waiter {
 	s := p.stage
-	s.Helper()
-	held := p.refuse(c)
 	w := &waiter{stage: s, claim: c, served: make(chan hold, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
@@ -369,6 +389,21 @@ func (w *waiter) waits() {
 		w.stage.Fatalf("a waiter for %q, %d of %d, got %+v where there was no room", w.claim.Key, w.claim.Weight, w.claim.Capacity, h.Grant)
 	default:
 	}
+}
+
+// knowsTheTime makes requests of p until one was answered within a share of ttl:
+// a backend may learn the store's clock from an answer, and is wrong by as much
+// as that was late.
+func (p *process) knowsTheTime(ttl time.Duration) bool {
+	p.stage.Helper()
+	for range 20 {
+		sent := time.Now()
+		p.drop(p.take(p.mutex(p.stage.key("clock"))).Claim)
+		if time.Since(sent) < ttl/5 {
+			return true
+		}
+	}
+	return false
 }
 
 // soon is when something that ought to come at once must have come.

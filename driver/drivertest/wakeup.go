@@ -41,11 +41,19 @@ func wakeup() []check {
 			s.a.drop(a.Claim)
 			w.by(s.soon())
 		})},
-		{"holder_expires", both(func(s *stage, key string, want func(driver.Claim) driver.Claim) {
-			a := s.a.take(lasting(s.ttl, s.a.mutex(key)))
-			w := s.b.wait(want(s.b.mutex(key)))
-			b := w.by(s.gone(a))
-			s.notBefore(b.answered, a.until(), s.ttl, "grant to a waiter while the holder lives")
+		{"holder_expires", both(func(s *stage, name string, want func(driver.Claim) driver.Claim) {
+			s.patiently(func(ttl time.Duration, key string) bool {
+				key += name
+				a := s.a.take(lasting(ttl, s.a.mutex(key)))
+				c := want(s.b.mutex(key))
+				held, ok := s.b.refusedUntil(a.until(), c)
+				if !ok {
+					return false
+				}
+				b := s.b.follow(c, held).by(s.gone(a))
+				s.notBefore(b.answered, a.until(), ttl, "grant to a waiter while the holder lives")
+				return true
+			})
 		})},
 		{"holder_forced", both(func(s *stage, key string, want func(driver.Claim) driver.Claim) {
 			a := s.a.take(s.a.mutex(key))
@@ -92,10 +100,18 @@ func wakeup() []check {
 		}},
 		{"dead_ahead", func(s *stage) {
 			s.needs(s.traits.Fair, "Fair")
-			key := s.key("k")
-			s.a.take(s.a.reader(key))
-			s.a.refuse(lasting(s.ttl, queued(s.a.writer(key))))
-			s.b.wait(queued(s.b.reader(key))).by(s.soon().Add(s.ttl))
+			s.patiently(func(ttl time.Duration, key string) bool {
+				s.a.take(s.a.reader(key))
+				came := time.Now()
+				s.a.refuse(lasting(ttl, queued(s.a.writer(key))))
+				c := queued(s.b.reader(key))
+				held, ok := s.b.refusedUntil(came.Add(ttl), c)
+				if !ok {
+					return false
+				}
+				s.b.follow(c, held).by(s.soon().Add(ttl))
+				return true
+			})
 		}},
 		{"one_after_the_other", func(s *stage) {
 			key := s.key("k")
