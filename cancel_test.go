@@ -34,12 +34,7 @@ func slow(inner driver.Backend, seed uint64) *faulty {
 		if fate == 0 {
 			return driver.Grant{}, errDown // never arrived
 		}
-		// Like a server that gets a deadline with the request, and does
-		// not learn that the client has gone.
-		d, _ := ctx.Deadline()
-		ctx, cancel := context.WithDeadline(context.Background(), d)
-		defer cancel()
-		g, err := inner.Acquire(ctx, c)
+		g, err := detached(inner.Acquire)(ctx, c)
 		nap()
 		if fate == 1 {
 			return driver.Grant{}, errDown // the answer was lost
@@ -167,35 +162,81 @@ func TestGrantedAtTheInstantOfCancellation(t *testing.T) {
 }
 
 // An attempt that the store refuses because it came late says nothing about the
-// place in line that an attempt before it has taken.
+// place in line that an attempt before it has taken, nor about who holds.
 func TestALateAttemptDoesNotHideThePlaceInLine(t *testing.T) {
+	for range 50 { // the deadlines of the attempt and of the wait are the same moment
+		synctest.Test(t, func(t *testing.T) {
+			store := new(memory.Store)
+			holder := newClient(t, memory.New(store), nil)
+			defer holder.Close()
+			lease := acquire(t, holder.Mutex("k"))
+			b := &faulty{Backend: memory.New(store)}
+			var attempts atomic.Int32
+			b.acquire = func(ctx context.Context, c driver.Claim) (driver.Grant, error) {
+				if attempts.Add(1) > 1 {
+					<-ctx.Done()
+					time.Sleep(time.Millisecond)
+				}
+				return b.Backend.Acquire(ctx, c)
+			}
+			c := newClient(t, b, nil)
+			_, err := c.Mutex("k").Acquire(after(t, 4*time.Second))
+			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, pawl.ErrHeld) {
+				t.Errorf("got %v, want the deadline and who holds", err)
+			}
+			if got := attempts.Load(); got != 2 {
+				t.Errorf("got %d attempts, want 2", got)
+			}
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			lease.Release(t.Context())
+			wantFree(t, store, "k")
+		})
+	}
+}
+
+// A request whose connection broke may reach the store after the release that
+// is to undo it. The store grants it then, and the claim is withdrawn once more
+// when no request can arrive any longer.
+func TestAReleaseThatOvertakesTheAcquireIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memory.Store)
-		holder := newClient(t, memory.New(store), nil)
-		defer holder.Close()
-		lease := acquire(t, holder.Mutex("k"))
 		b := &faulty{Backend: memory.New(store)}
-		var attempts atomic.Int32
 		b.acquire = func(ctx context.Context, c driver.Claim) (driver.Grant, error) {
-			if attempts.Add(1) > 1 {
-				<-ctx.Done()
-				time.Sleep(time.Millisecond)
-			}
-			return b.Backend.Acquire(ctx, c)
+			go func() {
+				time.Sleep(2 * time.Second)
+				if _, err := b.Backend.Acquire(ctx, c); err != nil { // within its deadline
+					t.Errorf("the late request: %v", err)
+				}
+			}()
+			return driver.Grant{}, errDown
 		}
+		b.acquire = detached(b.acquire)
 		c := newClient(t, b, nil)
-		if _, err := c.Mutex("k").Acquire(after(t, 4*time.Second)); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("got %v, want the deadline", err)
+		if _, err := c.Mutex("k").TryAcquire(t.Context()); !errors.Is(err, errDown) {
+			t.Fatalf("got %v, want the store's error", err)
 		}
-		if got := attempts.Load(); got != 2 {
-			t.Fatalf("got %d attempts, want 2", got)
+		time.Sleep(2500 * time.Millisecond)
+		if st, _ := c.Inspect(t.Context(), "k"); len(st.Holders) != 1 {
+			t.Errorf("got %d holders, want the late request's: the test has tested nothing", len(st.Holders))
 		}
-		if err := c.Close(); err != nil {
+		if err := c.Close(); err != nil { // waits for the end of it
 			t.Error(err)
 		}
-		lease.Release(t.Context())
 		wantFree(t, store, "k")
 	})
+}
+
+// detached passes on the deadline of a request and not its cancellation, as a
+// network does.
+func detached(f func(context.Context, driver.Claim) (driver.Grant, error)) func(context.Context, driver.Claim) (driver.Grant, error) {
+	return func(ctx context.Context, c driver.Claim) (driver.Grant, error) {
+		d, _ := ctx.Deadline()
+		ctx, cancel := context.WithDeadline(context.Background(), d)
+		context.AfterFunc(ctx, cancel)
+		return f(ctx, c)
+	}
 }
 
 // Cancelling returns at once, whatever the backend does with its context.
@@ -208,14 +249,21 @@ func TestCancellingDoesNotWaitForTheStore(t *testing.T) {
 			<-stuck
 			return b.Backend.Acquire(context.Background(), c) // a store that knows no deadlines
 		}
+		var released recorder
+		b.release = func(ctx context.Context, c driver.Claim) error {
+			released.note(c)
+			return b.Backend.Release(ctx, c)
+		}
 		c := newClient(t, b, nil)
 		start := time.Now()
-		_, err := c.Mutex("k").Acquire(after(t, 200*time.Millisecond))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(200*time.Millisecond, cancel)
+		_, err := c.Mutex("k").Acquire(ctx)
 		if got := time.Since(start); got != 200*time.Millisecond {
 			t.Errorf("returned after %v, want 200ms", got)
 		}
-		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, pawl.ErrHeld) {
-			t.Errorf("got %v, want the deadline and nothing about a holder", err)
+		if !errors.Is(err, context.Canceled) || errors.Is(err, pawl.ErrHeld) {
+			t.Errorf("got %v, want the cancellation and nothing about a holder", err)
 		}
 		time.Sleep(time.Millisecond)
 		close(stuck) // granted after all
@@ -223,6 +271,9 @@ func TestCancellingDoesNotWaitForTheStore(t *testing.T) {
 			t.Error(err)
 		}
 		wantFree(t, store, "k")
+		if got := released.all(); len(got) != 1 || got[0].Grant.Token == 0 {
+			t.Errorf("got releases %+v, want one, of what was granted", got)
+		}
 	})
 }
 

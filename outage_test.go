@@ -152,6 +152,13 @@ func TestAnOutageEndsAfterATTL(t *testing.T) {
 			if n < 3 || n > 30 {
 				t.Errorf("%s: %d attempts in %v, want 3 to 30", name, n, time.Since(start))
 			}
+			ids := map[string]bool{}
+			for _, claim := range tries.all() {
+				ids[claim.ID] = true
+			}
+			if want := map[bool]int{true: n, false: 1}[name == "lost"]; len(ids) != want {
+				t.Errorf("%s: %d IDs in %d attempts, want %d: one that has ended is of no use", name, len(ids), n, want)
+			}
 			if troubles != n-1 {
 				t.Errorf("%s: the observer was told %d times of %d failures that were tried again", name, troubles, n-1)
 			}

@@ -295,3 +295,30 @@ func TestASlowObserverKeepsNobodyWaiting(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 	})
 }
+
+// The token of a lease stays, whatever a backend says in answer to a renewal.
+func TestARenewalKeepsTheToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent recorder
+		b := &faulty{Backend: memory.New(nil)}
+		b.renew = func(ctx context.Context, c driver.Claim) (driver.Grant, error) {
+			sent.note(c)
+			g, err := b.Backend.Renew(ctx, c)
+			g.Token, g.Ref = 0, "ref" // the answer need not say what is known
+			return g, err
+		}
+		c := newClient(t, b, nil)
+		defer c.Close()
+		lease := acquire(t, c.Mutex("k"))
+		for range 2 {
+			if err := lease.Renew(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last := sent.all()[1]
+		if last.Grant.Token != lease.Token() || last.Grant.Ref != "ref" {
+			t.Errorf("second renewal: got %+v, want token %d and the ref of the first", last.Grant, lease.Token())
+		}
+		lease.Release(t.Context())
+	})
+}
