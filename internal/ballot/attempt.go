@@ -335,3 +335,13 @@ func (a *Attempt) Left() int {
 	}
 	return left
 }
+
+// Backs reports whether a node is one of the majority that stands for the token:
+// it granted that very value, or has acknowledged it.
+func (a *Attempt) Backs(node int) bool {
+	s := &a.seats[node]
+	return s.vote == Yes && s.value == a.token || s.confirm == Yes
+}
+
+// Acknowledged reports whether a node has confirmed the token.
+func (a *Attempt) Acknowledged(node int) bool { return a.seats[node].confirm == Yes }
