@@ -10,36 +10,39 @@ import (
 // until when its sender waits. The zero value knows nothing yet.
 type clock struct{ last atomic.Pointer[reading] }
 
-// A reading is the server's time in one answer. It was read after sent.
+// A reading is the server's time in one answer. The clock stood there at some
+// moment between the request and the answer.
 type reading struct {
-	sent   time.Time // monotonic
-	server time.Time
-	took   time.Duration // the exchange
+	answered time.Time // monotonic
+	server   time.Time
+	took     time.Duration // the exchange
 }
 
 // A reading is replaced by one that is more exact, or when it is old: clocks
 // drift, and are set.
 const readingLife = 10 * time.Second
 
-// learn takes note of the server's time in an answer to a request sent at
-// sent. A must be believed: the reading before has proved wrong.
+// learn takes note of the server's time in an answer, just received, to a
+// request sent at sent. If it must be believed, the reading before has proved
+// wrong.
 func (c *clock) learn(sent, server time.Time, must bool) {
 	now := time.Now()
-	r := &reading{sent: sent, server: server, took: now.Sub(sent)}
+	r := &reading{answered: now, server: server, took: now.Sub(sent)}
 	old := c.last.Load()
-	if must || old == nil || r.took <= old.took || now.Sub(old.sent) > readingLife {
+	if must || old == nil || r.took <= old.took || now.Sub(old.answered) > readingLife {
 		c.last.Store(r) // one that overtakes another is as good
 	}
 }
 
 // deadline returns the deadline of ctx on the server's clock, in microseconds,
 // and 0 if there is none or the server's clock is not known yet. It is never
-// early, and late by no more than the exchange of the reading took.
+// late, and early by no more than the exchange of the reading took: a slow
+// answer must not let a later request be granted after its time.
 func (c *clock) deadline(ctx context.Context) int64 {
 	d, ok := ctx.Deadline()
 	r := c.last.Load()
 	if !ok || r == nil {
 		return 0
 	}
-	return r.server.Add(d.Sub(r.sent)).UnixMicro()
+	return r.server.Add(d.Sub(r.answered)).UnixMicro()
 }

@@ -140,8 +140,9 @@ func (b *backend) acquire(ctx context.Context, c driver.Claim, channel string) (
 		case codeLost:
 			return driver.Grant{}, r.lost()
 		case codeLate:
-			// A promoted server with a faster clock would refuse everything: its
-			// clock has been learnt, so the second answer is the true one.
+			// The idea of the server's clock was wrong, or coarse: a promoted server
+			// with a faster clock would refuse everything. It has been learnt now,
+			// so the second answer is the true one.
 			if attempt == 2 {
 				return driver.Grant{}, errLate
 			}
@@ -188,7 +189,7 @@ func (b *backend) Release(ctx context.Context, c driver.Claim) error {
 	if c.Keep > 0 {
 		keep = milliseconds(c.Keep)
 	}
-	return b.settle(b.run(ctx, releaseScript, b.names.of(c.Key), c.ID, c.Grant.Token, keep))
+	return b.settle(ctx, releaseScript, c.Key, c.ID, c.Grant.Token, keep)
 }
 
 // Revoke implements driver.Backend. A foreign holder, whose id is what stands
@@ -198,24 +199,27 @@ func (b *backend) Revoke(ctx context.Context, key, id string, n driver.Notice) e
 	if n.Force {
 		kind = "f"
 	}
-	return b.settle(b.run(ctx, revokeScript, b.names.of(key), id, kind, n.By, n.Why))
+	return b.settle(ctx, revokeScript, key, id, kind, n.By, n.Why)
 }
 
-// settle reads the answer of a script that ends a claim.
-func (b *backend) settle(r *reply, err error) error {
+// settle runs a script that ends a claim.
+func (b *backend) settle(ctx context.Context, s *script, key string, args ...any) error {
+	sent := time.Now()
+	r, err := b.run(ctx, s, b.names.of(key), args...)
 	if err != nil {
 		return err
 	}
-	code := r.int()
-	r.int() // the time
-	switch {
-	case r.err != nil:
+	code, now := r.int(), r.int()
+	if r.err != nil {
 		return r.err
-	case code == codeDone:
+	}
+	b.clock.learn(sent, time.UnixMicro(now), false)
+	switch code {
+	case codeDone:
 		return nil
-	case code == codeLost:
+	case codeLost:
 		return r.lost()
-	case code == codeForeign:
+	case codeForeign:
 		return fmt.Errorf("%w: the holder is a foreign client, which can't be asked", driver.ErrUnsupported)
 	}
 	return r.unknown(code)
