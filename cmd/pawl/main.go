@@ -26,12 +26,14 @@ type program struct {
 	verbose      bool
 }
 
-func main() { os.Exit(run(os.Args[1:])) }
-
-// run returns the exit code. A command that died of a signal takes this process
-// with it before that.
-func run(args []string) (code int) {
+func main() {
 	p := &program{out: os.Stdout, err: os.Stderr}
+	os.Exit(p.execute(os.Args[1:]))
+}
+
+// execute returns the exit code. A command that died of a signal takes this
+// process with it before that.
+func (p *program) execute(args []string) (code int) {
 	defer func() {
 		if r := recover(); r != nil {
 			fmt.Fprintf(p.err, "pawl: internal error: %v\n%s", r, debug.Stack())
