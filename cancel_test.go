@@ -3,8 +3,6 @@ package pawl_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,116 +12,6 @@ import (
 	"github.com/pawlock/pawl/driver"
 	"github.com/pawlock/pawl/memory"
 )
-
-// A slow store takes its time before and after each exchange, and loses some
-// requests, some answers, and the patience of those who ask. It is not stopped
-// by contexts, as a server is not.
-func slow(inner driver.Backend, seed uint64) *faulty {
-	var mu sync.Mutex
-	random := rand.New(rand.NewPCG(seed, 2))
-	draw := func(n int) int {
-		mu.Lock()
-		defer mu.Unlock()
-		return random.IntN(n)
-	}
-	nap := func() { time.Sleep(time.Duration(draw(2000)) * time.Microsecond) }
-	b := &faulty{Backend: inner}
-	b.acquire = func(ctx context.Context, c driver.Claim) (driver.Grant, error) {
-		nap()
-		fate := draw(10)
-		if fate == 0 {
-			return driver.Grant{}, errDown // never arrived
-		}
-		g, err := detached(inner.Acquire)(ctx, c)
-		nap()
-		if fate == 1 {
-			return driver.Grant{}, errDown // the answer was lost
-		}
-		return g, err
-	}
-	b.release = func(ctx context.Context, c driver.Claim) error {
-		nap()
-		fate := draw(10)
-		if fate == 0 {
-			return errDown
-		}
-		err := inner.Release(ctx, c)
-		nap()
-		if fate == 1 {
-			return errDown
-		}
-		return err
-	}
-	return b
-}
-
-// However an acquire is cut short, at any moment and with any answer lost, it
-// leaves no key, no place in line and, since the bubble ends, no goroutine.
-func TestACancelledAcquireLeavesNothing(t *testing.T) {
-	const batches, batch = 100, 100
-	var granted, refused atomic.Int32
-	for seed := range uint64(batches) {
-		synctest.Test(t, func(t *testing.T) {
-			store := new(memory.Store)
-			c := newClient(t, slow(memory.New(store), seed), nil)
-			var inside [256]atomic.Int32
-			var wg sync.WaitGroup
-			for i := range batch {
-				wg.Go(func() {
-					r := rand.New(rand.NewPCG(seed, uint64(i)))
-					key := string(rune('a' + r.IntN(8)))
-					time.Sleep(time.Duration(r.IntN(20_000)) * time.Microsecond)
-					ctx, cancel := context.WithCancel(t.Context())
-					stop := time.AfterFunc(time.Duration(r.IntN(15_000))*time.Microsecond, cancel)
-					defer stop.Stop()
-					defer cancel()
-					if r.IntN(3) == 0 {
-						ctx = after(t, time.Duration(r.IntN(15_000))*time.Microsecond)
-					}
-					get := c.Mutex(key).Acquire
-					if r.IntN(4) == 0 {
-						get = c.Mutex(key).TryAcquire
-					}
-					lease, err := get(ctx)
-					if (lease == nil) == (err == nil) {
-						t.Errorf("got lease %v and error %v, want exactly one", lease, err)
-					}
-					if err != nil {
-						refused.Add(1)
-						if lost := errors.Is(err, pawl.ErrLost); lost {
-							t.Errorf("an acquire is said to be lost: %v", err)
-						}
-						return
-					}
-					granted.Add(1)
-					if inside[key[0]].Add(1) != 1 {
-						t.Error("two are inside")
-					}
-					time.Sleep(time.Duration(r.IntN(2000)) * time.Microsecond)
-					inside[key[0]].Add(-1)
-					lease.Release(ctx)
-				})
-			}
-			wg.Wait()
-			start := time.Now()
-			if err := c.Close(); err != nil {
-				t.Errorf("seed %d: close: %v", seed, err)
-			}
-			for key := 'a'; key < 'a'+8; key++ {
-				wantFree(t, store, string(key))
-			}
-			if got := time.Since(start); got >= 5*time.Second {
-				t.Errorf("seed %d: Close took %v", seed, got)
-			}
-		})
-		if t.Failed() {
-			return
-		}
-	}
-	if granted.Load() < 500 || refused.Load() < 5000 {
-		t.Errorf("%d granted, %d refused: the test has not tested much", granted.Load(), refused.Load())
-	}
-}
 
 // The moment of the grant is that of the cancellation: either is right, both or
 // none is not.
@@ -193,49 +81,6 @@ func TestALateAttemptDoesNotHideThePlaceInLine(t *testing.T) {
 			lease.Release(t.Context())
 			wantFree(t, store, "k")
 		})
-	}
-}
-
-// A request whose connection broke may reach the store after the release that
-// is to undo it. The store grants it then, and the claim is withdrawn once more
-// when no request can arrive any longer.
-func TestAReleaseThatOvertakesTheAcquireIsRepeated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := new(memory.Store)
-		b := &faulty{Backend: memory.New(store)}
-		b.acquire = func(ctx context.Context, c driver.Claim) (driver.Grant, error) {
-			go func() {
-				time.Sleep(2 * time.Second)
-				if _, err := b.Backend.Acquire(ctx, c); err != nil { // within its deadline
-					t.Errorf("the late request: %v", err)
-				}
-			}()
-			return driver.Grant{}, errDown
-		}
-		b.acquire = detached(b.acquire)
-		c := newClient(t, b, nil)
-		if _, err := c.Mutex("k").TryAcquire(t.Context()); !errors.Is(err, errDown) {
-			t.Fatalf("got %v, want the store's error", err)
-		}
-		time.Sleep(2500 * time.Millisecond)
-		if st, _ := c.Inspect(t.Context(), "k"); len(st.Holders) != 1 {
-			t.Errorf("got %d holders, want the late request's: the test has tested nothing", len(st.Holders))
-		}
-		if err := c.Close(); err != nil { // waits for the end of it
-			t.Error(err)
-		}
-		wantFree(t, store, "k")
-	})
-}
-
-// detached passes on the deadline of a request and not its cancellation, as a
-// network does.
-func detached(f func(context.Context, driver.Claim) (driver.Grant, error)) func(context.Context, driver.Claim) (driver.Grant, error) {
-	return func(ctx context.Context, c driver.Claim) (driver.Grant, error) {
-		d, _ := ctx.Deadline()
-		ctx, cancel := context.WithDeadline(context.Background(), d)
-		context.AfterFunc(ctx, cancel)
-		return f(ctx, c)
 	}
 }
 
