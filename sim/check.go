@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// check looks at the whole run. P7 was checked as it went.
+// check looks at the whole run. P7 and P8 were checked as it went.
 func (w *world) check() {
 	w.report.Events = w.seq
 	w.checkTokens()
 	w.checkNodes()
 	if w.cfg.Faults.Sound() {
 		w.checkOverlap()
+		w.checkSequence()
 	}
 	w.checkFinality()
 	w.checkWrites()
@@ -96,6 +97,21 @@ func (w *world) checkOverlap() {
 		if last.lease == nil || p.to > last.to {
 			last = p
 		}
+	}
+}
+
+// checkSequence looks for P3 where leases don't overlap: they have their tokens in
+// the order in which they were had.
+func (w *world) checkSequence() {
+	var last *lease
+	for _, l := range w.leases { // in that order
+		if len(l.spans) == 0 {
+			continue // it was over before it was had
+		}
+		if last != nil && l.token < last.token {
+			w.violate(P3, "%s was had with %d after %s with %d", l.attempt.nonce, l.token, last.attempt.nonce, last.token)
+		}
+		last = l
 	}
 }
 

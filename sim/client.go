@@ -24,6 +24,7 @@ type client struct {
 	clocks  []ballot.Clock
 	serial  int
 	losses  int                            // in a row
+	current *attempt                       // on a stage
 	decided func(*attempt, ballot.Outcome) // what it does then
 }
 
@@ -88,7 +89,16 @@ func (c *client) awake(f func()) {
 
 // after runs f in d of the client's time, at the earliest.
 func (c *client) after(d time.Duration, f func()) {
-	c.world.after(d, func() { c.awake(f) })
+	due := c.mono() + d
+	c.world.after(d, func() {
+		c.awake(func() {
+			if left := due - c.mono(); left > 0 { // its clock stood still meanwhile
+				c.after(left, f)
+				return
+			}
+			f()
+		})
+	})
 }
 
 // acquire begins an attempt.
@@ -126,7 +136,7 @@ func (c *client) acquire() *attempt {
 func (a *attempt) send(requests []ballot.Request) {
 	c := a.client
 	for _, r := range requests {
-		if wait := r.At - c.mono(); wait > 0 && !c.world.mutant.ReleaseBeforeReply {
+		if wait := r.At - c.mono(); wait > 0 {
 			c.after(wait, func() { a.sendOne(r) })
 			continue
 		}
@@ -170,6 +180,8 @@ func (c *client) receive(m *message, r Reply) {
 			ans.Verdict = ballot.Held
 		case NotYours:
 			ans.Verdict = ballot.Gone
+		case Died:
+			ans.Verdict = ballot.Unknown
 		default:
 			ans.Verdict = ballot.Refused
 		}

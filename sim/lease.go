@@ -147,11 +147,4 @@ func (l *lease) release() {
 	}
 	_, requests := a.Release(c.mono())
 	a.feed(requests)
-	if c.world.mutant.ReleaseBeforeReply {
-		for i := range c.world.hosts {
-			if state, _ := a.Seat(i); state == ballot.Asked || state == ballot.Doubt {
-				a.sendOne(ballot.Request{Node: i, Op: ballot.Release})
-			}
-		}
-	}
 }

@@ -8,16 +8,15 @@ import "github.com/pawlock/pawl/internal/ballot"
 // difference.
 type Mutant struct {
 	// In the client.
-	NoWriteBack        bool // the greatest of the values is the token, unconfirmed
-	HalfOfGranters     bool // a majority of those that granted has to confirm, and not of all nodes
-	NonGranterAcks     bool // all nodes are asked to confirm, and whoever does is counted
-	NoRecheck          bool // the time that the rounds took is not looked at
-	NoncePerClient     bool // a client's attempts share a nonce
-	ValidityFromReply  bool // the lease counts from the answer
-	RevivedByRenewal   bool // a renewal that succeeds after the loss brings the lease back
-	TimeoutIsNo        bool // a node that did not answer is taken not to have granted
-	StragglersDropped  bool // who answers after the decision is not listened to
-	ReleaseBeforeReply bool // a release does not wait for the answer to the acquire
+	NoWriteBack       bool // the greatest of the values is the token, unconfirmed
+	HalfOfGranters    bool // a majority of those that granted has to confirm, and not of all nodes
+	NonGranterAcks    bool // all nodes are asked to confirm, and whoever does is counted
+	NoRecheck         bool // the time that the rounds took is not looked at
+	NoncePerClient    bool // a client's attempts share a nonce
+	ValidityFromReply bool // the lease counts from the answer
+	RevivedByRenewal  bool // a renewal that succeeds after the loss brings the lease back
+	TimeoutIsNo       bool // a node that did not answer is taken not to have granted
+	StragglersDropped bool // who answers after the decision is not listened to
 
 	// In the nodes.
 	UnconditionalConfirm bool // the counter is raised whoever holds
@@ -30,6 +29,7 @@ type Mutant struct {
 	FloorForMissingOnly  bool // a counter of another incarnation is believed
 	NoFloor              bool // a missing counter starts at one
 	ClampOff             bool // any candidate is taken
+	LockBeforeFence      bool // the lock is written first, and what comes in between leaves it without
 	FormatInLua          bool // tokens are joined to strings by "..", with 14 digits
 }
 

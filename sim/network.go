@@ -122,6 +122,9 @@ func (h *host) carryOut(m *message) (r Reply) {
 	if before.nonce != "" && before.nonce != nonce && h.lock != before {
 		w.violate(P7, "%v by %s ended the hold of %s at n%d", m.request.Op, nonce, before.nonce, h.number)
 	}
+	if h.lock.nonce != "" && h.lock.value > h.fence.counter {
+		w.violate(P8, "n%d has granted %d to %s, and its counter is at %d", h.number, h.lock.value, h.lock.nonce, h.fence.counter)
+	}
 	w.tell(h.name(), "%v of %s: %v%s", m.request.Op, nonce, r.Code, r.detail())
 	return r
 }

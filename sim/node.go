@@ -24,6 +24,7 @@ type Node struct {
 	fence   fence
 	marker  marker
 	strict  bool // the restart quarantine is on
+	dies    bool // in the middle of the next grant, having written one of two keys
 }
 
 // A lock is a hold as the node keeps it.
@@ -75,11 +76,12 @@ const (
 	Late          // the request came after its sender's deadline
 	Quarantined
 	Overflow // no token is left
+	Died     // an error in the middle
 )
 
 // String returns the code in words.
 func (c Code) String() string {
-	return [...]string{"done", "busy", "not yours", "late", "quarantined", "overflow"}[c]
+	return [...]string{"done", "busy", "not yours", "late", "quarantined", "overflow", "died"}[c]
 }
 
 // restart loses all that is not in the snapshot, and the run_id.
@@ -132,8 +134,18 @@ func (n *Node) acquire(m *Mutant, nonce string, ttl time.Duration, cand uint64, 
 		v = uint64(float64(v)) // what Lua makes of it
 	}
 	v = m.format(v)
-	n.fence = fence{known: true, counter: v, run: n.run, nonce: nonce}
-	n.lock = lock{nonce: nonce, value: v, until: now + ttl.Microseconds()}
+	f := fence{known: true, counter: v, run: n.run, nonce: nonce}
+	l := lock{nonce: nonce, value: v, until: now + ttl.Microseconds()}
+	if n.dies {
+		n.dies = false
+		if m.LockBeforeFence {
+			n.lock = l
+		} else {
+			n.fence = f
+		}
+		return Reply{Code: Died, Now: now}
+	}
+	n.fence, n.lock = f, l
 	return Reply{Code: Done, Value: v, Last: v, Now: now}
 }
 

@@ -64,7 +64,7 @@ type Report struct {
 
 // A Violation is a property that did not hold.
 type Violation struct {
-	Property string // P1 to P7
+	Property string // P1 to P8
 	What     string
 }
 
@@ -75,11 +75,12 @@ func (v Violation) String() string { return v.Property + ": " + v.What }
 const (
 	P1 = "P1" // no two leases have the same token
 	P2 = "P2" // a lease had before another was asked for has the smaller token
-	P3 = "P3" // so has one that came first at any node that stands for both tokens
+	P3 = "P3" // so has one that came first at any node that stands for both tokens, or was had first while clocks are sound
 	P4 = "P4" // no two leases are valid at the same time
 	P5 = "P5" // the tokens that a resource accepts never fall, and each is one holder's
 	P6 = "P6" // a lease that was lost is never valid again
 	P7 = "P7" // what is about one hold never touches another, and never makes one
+	P8 = "P8" // no node has granted a token above its counter
 )
 
 // A world is the nodes, the clients, the resource and the network.
@@ -186,3 +187,6 @@ func (r *Report) Failed() string {
 	}
 	return s.String()
 }
+
+// Story returns the trace as a text.
+func (r *Report) Story() string { return strings.Join(r.Trace, "\n") }

@@ -94,14 +94,17 @@ func (a *Attempt) Renew(floor uint64, now time.Duration) (*Round, []Request) {
 	return r, requests
 }
 
-// Renewed takes a node's answer to a renewal of the round.
+// Renewed takes a node's answer to a renewal of the round. A node that has
+// granted more than the token is kept, and has no vote: it may have granted
+// after somebody else had a lease and ended it, as when the acquire came late.
+// So once another has been elected no renewal is carried, whatever the clocks do.
 func (r *Round) Renewed(node int, ans Answer, now time.Duration) []Request {
 	a := r.attempt
 	switch s := &a.seats[node]; {
 	case ans.Verdict == Gone:
 		s.state = Never // also if the round is long over: nothing ever comes back
 		r.votes[node] = Gone
-	case ans.Verdict == Yes && ans.Barred:
+	case ans.Verdict == Yes && (ans.Barred || s.value > a.token):
 		r.votes[node] = Gone
 	case ans.Verdict == Yes:
 		r.votes[node] = Yes
