@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/pawlock/pawl"
 	"github.com/pawlock/pawl/driver"
@@ -155,6 +157,72 @@ func TestAReleaseThatOvertakesTheAcquireIsRepeated(t *testing.T) {
 		}
 		wantFree(t, store, "k")
 	})
+}
+
+// The same when a later attempt was granted meanwhile, and the lease is over
+// again when the lost request arrives.
+func TestALostRequestDoesNotOutliveTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memory.Store)
+		var attempts, ghosts atomic.Int32
+		b := &faulty{Backend: memory.New(store)}
+		b.acquire = detached(func(ctx context.Context, c driver.Claim) (driver.Grant, error) {
+			if attempts.Add(1) > 1 {
+				return b.Backend.Acquire(ctx, c)
+			}
+			go func() {
+				time.Sleep(2 * time.Second)
+				if _, err := b.Backend.Acquire(ctx, c); err == nil {
+					ghosts.Add(1)
+				}
+			}()
+			return driver.Grant{}, errDown
+		})
+		c := newClient(t, b, nil)
+		other := newClient(t, memory.New(store), nil)
+		defer other.Close()
+		lease := acquire(t, c.Mutex("k"))
+		if err := lease.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		acquire(t, other.Mutex("k")).Release(t.Context()) // the store has forgotten the first
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if got := ghosts.Load(); got != 1 {
+			t.Errorf("got %d late grants, want 1: the test has tested nothing", got)
+		}
+		wantFree(t, store, "k")
+	})
+}
+
+// A client keeps nothing of a lease that is over.
+func TestALeaseThatIsOverIsForgotten(t *testing.T) {
+	c := newClient(t, memory.New(nil), nil)
+	defer c.Close()
+	kept := acquire(t, c.Mutex("kept"))
+	var gone []weak.Pointer[pawl.Lease]
+	for range 100 {
+		lease := acquire(t, c.Mutex("k"))
+		gone = append(gone, weak.Make(lease))
+		lease.Release(t.Context())
+	}
+	left := len(gone)
+	for deadline := time.Now().Add(30 * time.Second); left > 0 && time.Now().Before(deadline); {
+		runtime.GC()
+		left = 0
+		for _, p := range gone {
+			if p.Value() != nil {
+				left++
+			}
+		}
+	}
+	if left > 0 {
+		t.Errorf("%d of %d leases that are over are still known", left, len(gone))
+	}
+	if !kept.Valid() {
+		t.Error("the one that is held was lost")
+	}
 }
 
 // detached passes on the deadline of a request and not its cancellation, as a
