@@ -1,7 +1,9 @@
 package quorum_test
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,6 +76,9 @@ func newCluster(t testing.TB, n int) *cluster {
 	t.Cleanup(func() {
 		for _, s := range c.servers {
 			s.set(alive)
+		}
+		time.Sleep(5 * time.Second) // what Close did not wait for ends by itself
+		for _, s := range c.servers {
 			s.busy.Wait()
 		}
 	})
@@ -98,4 +103,22 @@ func (c *cluster) connect(t testing.TB, o *quorum.Options) (*quorum.Backend, []*
 	}
 	t.Cleanup(func() { b.Close() })
 	return b, lines
+}
+
+// holds checks which of the servers have an exclusive claim on key.
+func (c *cluster) holds(t testing.TB, key string, want ...int) {
+	t.Helper()
+	var got []int
+	for i, s := range c.servers {
+		st, err := memory.New(s.store).Inspect(context.Background(), key, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(st.Holders) > 0 {
+			got = append(got, i)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("servers that have %q: got %v, want %v", key, got, want)
+	}
 }

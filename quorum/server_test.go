@@ -15,7 +15,7 @@ import (
 type server struct {
 	name  string
 	store *memory.Store
-	delay time.Duration // half of it on the way there, half on the way back
+	delay time.Duration // half of it on the way there, half on the way back; see jitter
 
 	busy sync.WaitGroup // requests under way
 
@@ -54,6 +54,13 @@ func (s *server) step(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.shift += d
+}
+
+// jitter sets the delay of requests from now on.
+func (s *server) jitter(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.delay = d
 }
 
 func (s *server) clock(t time.Time) time.Time {
@@ -101,7 +108,7 @@ func carry[T any](ctx context.Context, l *line, op string, f func(context.Contex
 	answers := make(chan answer, 1)
 	s := l.server
 	s.mu.Lock()
-	health, thawed := s.health, s.thawed
+	health, thawed, delay := s.health, s.thawed, s.delay
 	s.calls[op]++
 	s.mu.Unlock()
 	l.mu.Lock()
@@ -114,7 +121,7 @@ func carry[T any](ctx context.Context, l *line, op string, f func(context.Contex
 		if health == frozen {
 			<-thawed
 		}
-		time.Sleep(max(stall, 0) + s.delay/2)
+		time.Sleep(max(stall, 0) + delay/2)
 		arrived := context.WithoutCancel(ctx) // a request can't be called back
 		if d, ok := ctx.Deadline(); ok {
 			var cancel context.CancelFunc
@@ -122,7 +129,7 @@ func carry[T any](ctx context.Context, l *line, op string, f func(context.Contex
 			defer cancel()
 		}
 		value, err := f(arrived)
-		time.Sleep(s.delay / 2)
+		time.Sleep(delay / 2)
 		if health == losing {
 			err = errLost
 		}

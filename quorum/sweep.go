@@ -71,7 +71,11 @@ func (s *seat) sweepUp() {
 			}
 			continue
 		}
-		if !s.sweepOne(next.hold) && !s.rest(s.backOff()) {
+		var pause time.Duration
+		if !s.sweepOne(next.hold) {
+			pause = s.backOff()
+		}
+		if !s.rest(pause) {
 			return
 		}
 	}
@@ -123,19 +127,25 @@ func (s *seat) backOff() time.Duration {
 // rest sleeps for d, or until something is due that was not, and reports false
 // when the backend has been closed.
 func (s *seat) rest(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-s.sweep.earlier:
-	case <-s.quorum.crew.stopped:
-		s.mu.Lock()
-		s.sweep.running = false
-		s.sweep.due = nil
-		s.mu.Unlock()
-		return false
+	stopped := s.quorum.crew.stopped
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-s.sweep.earlier:
+		case <-stopped:
+		}
 	}
-	return true
+	select {
+	case <-stopped:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.sweep.running, s.sweep.due = false, nil
+		return false
+	default:
+		return true
+	}
 }
 
 // A sweepQueue is a heap, what is due first on top.

@@ -108,8 +108,8 @@ func (w *world) decided(c *client, a *attempt, o ballot.Outcome) {
 	}
 	if o != ballot.Won {
 		c.losses++
-		window := min(10*time.Millisecond<<min(c.losses, 5), 300*time.Millisecond)
-		w.goOn(c, 5*time.Millisecond+w.upTo(window))
+		window := min(20*time.Millisecond<<min(c.losses, 5), 400*time.Millisecond)
+		w.goOn(c, 10*time.Millisecond+w.upTo(window))
 		return
 	}
 	c.losses = 0

@@ -10,7 +10,7 @@ import (
 	"github.com/pawlock/pawl/sim"
 )
 
-var seeds = flag.Int("seeds", 800, "worlds to simulate")
+var seeds = flag.Int("seeds", 300, "worlds to simulate; 10000 take half a minute on two processors")
 
 // weathers are the kinds of trouble that worlds have.
 var weathers = []struct {
