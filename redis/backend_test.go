@@ -142,27 +142,38 @@ func TestAnAnswerThatIsNoneOfOursIsAnError(t *testing.T) {
 	}
 }
 
-func TestTheDeadlineIsSentOnTheServersClock(t *testing.T) {
+// answering returns a node that answers every inspect with the server's time,
+// and every acquire as the function says.
+func answering(server func() time.Time, acquire func(now, deadline int64) []any) *fakeNode {
+	return &fakeNode{evalSHA: func(_ context.Context, sha string, _ []string, args []any) (any, error) {
+		now := server().UnixMicro()
+		if sha == redis.ScriptSums()["inspect.lua"] {
+			return []any{now, "", int64(-2), "", int64(-2), int64(0), []any{}, int64(0), []any{}, []any{}}, nil
+		}
+		return acquire(now, args[4].(int64)), nil
+	}}
+}
+
+func TestEveryRequestHasItsDeadlineOnTheServersClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ahead := time.Hour
 		var deadlines []int64
-		b := newBackend(t, &fakeNode{evalSHA: func(_ context.Context, _ string, _ []string, args []any) (any, error) {
+		b := newBackend(t, answering(func() time.Time {
 			time.Sleep(10 * time.Millisecond)
-			deadlines = append(deadlines, args[4].(int64))
-			return []any{int64(1), time.Now().Add(ahead).UnixMicro(), int64(7), int64(1)}, nil
-		}})
+			return time.Now().Add(ahead)
+		}, func(now, deadline int64) []any {
+			deadlines = append(deadlines, deadline)
+			return []any{int64(1), now, int64(7), int64(1)}
+		}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		deadline, _ := ctx.Deadline()
-		for range 2 {
+		for _, ctx := range []context.Context{ctx, ctx, t.Context()} {
 			if _, err := b.Acquire(ctx, mutex()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := b.Acquire(t.Context(), mutex()); err != nil {
-			t.Fatal(err)
-		}
-		want := []int64{0, deadline.Add(ahead).UnixMicro(), 0}
+		want := []int64{deadline.Add(ahead).UnixMicro(), deadline.Add(ahead).UnixMicro(), 0}
 		if !slices.Equal(deadlines, want) {
 			t.Errorf("deadlines: got %d, want %d", deadlines, want)
 		}
@@ -173,14 +184,14 @@ func TestALateAnswerIsBelievedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ahead := time.Duration(0)
 		calls := 0
-		b := newBackend(t, &fakeNode{evalSHA: func(_ context.Context, _ string, _ []string, args []any) (any, error) {
+		server := func() time.Time { return time.Now().Add(ahead) }
+		b := newBackend(t, answering(server, func(now, deadline int64) []any {
 			calls++
-			now := time.Now().Add(ahead).UnixMicro()
-			if d := args[4].(int64); d > 0 && now > d {
-				return []any{int64(-2), now}, nil
+			if deadline > 0 && now > deadline {
+				return []any{int64(-2), now}
 			}
-			return []any{int64(1), now, int64(7), int64(1)}, nil
-		}})
+			return []any{int64(1), now, int64(7), int64(1)}
+		}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		for i, step := range []struct {
@@ -192,15 +203,30 @@ func TestALateAnswerIsBelievedOnce(t *testing.T) {
 				t.Errorf("Acquire %d from a server ahead by %v: got %v after %d requests, want a grant after %d", i, step.ahead, err, calls, step.calls)
 			}
 		}
-		always := newBackend(t, &fakeNode{evalSHA: func(context.Context, string, []string, []any) (any, error) {
+		always := newBackend(t, answering(server, func(now, _ int64) []any {
 			calls++
-			return []any{int64(-2), time.Now().UnixMicro()}, nil
-		}})
+			return []any{int64(-2), now}
+		}))
 		calls = 0
 		if _, err := always.Acquire(ctx, mutex()); !errors.Is(err, driver.ErrRefused) || calls != 2 {
 			t.Errorf("Acquire that is always late: got %v after %d requests, want ErrRefused after 2", err, calls)
 		}
 	})
+}
+
+// A request that went out without a deadline could be granted at any time.
+func TestWithoutTheServersTimeNothingIsAskedFor(t *testing.T) {
+	b := newBackend(t, &fakeNode{evalSHA: func(_ context.Context, sha string, _ []string, _ []any) (any, error) {
+		if sha != redis.ScriptSums()["inspect.lua"] {
+			t.Error("a request for a grant was sent")
+		}
+		return nil, io.EOF
+	}})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := b.Acquire(ctx, mutex()); !errors.Is(err, driver.ErrRefused) || !errors.Is(err, io.EOF) {
+		t.Errorf("Acquire: got %v, want ErrRefused and the cause", err)
+	}
 }
 
 // The deadline may be early, by what is not known, and is never late.

@@ -22,6 +22,9 @@ type reading struct {
 // drift, and are set.
 const readingLife = 10 * time.Second
 
+// known reports whether the clock can tell a deadline.
+func (c *clock) known() bool { return c.last.Load() != nil }
+
 // learn takes note of the server's time in an answer, just received, to a
 // request sent at sent. If it must be believed, the reading before has proved
 // wrong.

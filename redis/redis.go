@@ -13,6 +13,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -106,6 +107,9 @@ func (b *backend) Acquire(ctx context.Context, c driver.Claim) (driver.Grant, er
 }
 
 func (b *backend) acquire(ctx context.Context, c driver.Claim, channel string) (driver.Grant, error) {
+	if err := b.learnClock(ctx, c.Key); err != nil {
+		return driver.Grant{}, err
+	}
 	keys := b.names.of(c.Key)
 	queue := 0
 	if c.Queue {
@@ -150,6 +154,23 @@ func (b *backend) acquire(ctx context.Context, c driver.Claim, channel string) (
 			return driver.Grant{}, r.unknown(code)
 		}
 	}
+}
+
+// learnClock asks for the server's time if a request with the deadline of ctx
+// can't do without: the first one of a backend. Otherwise that one, delivered
+// late, would be granted after its sender gave up.
+func (b *backend) learnClock(ctx context.Context, key string) error {
+	if _, ok := ctx.Deadline(); !ok || b.clock.known() {
+		return nil
+	}
+	if err := late(ctx); err != nil {
+		return err
+	}
+	_, err := b.inspect(ctx, key, 0)
+	if err == nil || errors.Is(err, driver.ErrUnsupported) || errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrRefused) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", driver.ErrRefused, err) // to ask is to do nothing
 }
 
 // Renew implements driver.Backend.
