@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pawlock/pawl"
+	"github.com/pawlock/pawl/cmd/pawl/internal/open"
 	"github.com/pawlock/pawl/cmd/pawl/internal/plain"
 	"github.com/pawlock/pawl/driver"
 )
@@ -135,8 +136,19 @@ func (p *program) withHandle(f *handleFlags, key string) (handle, *store, error)
 	if err != nil {
 		return handle{}, nil, err
 	}
+	if os.Getenv("PAWL_URL") == "" {
+		p.prefer(h.Store)
+	}
 	s, err := p.openStore()
 	return h, s, err
+}
+
+// prefer makes the URL name, if it is one, stand in for a --url that was not
+// given.
+func (p *program) prefer(name string) {
+	if _, err := open.Parse(name); err == nil && p.url == "" {
+		p.url = name
+	}
 }
 
 func (p *program) withHandleOrEnv(f *handleFlags, key string) (handle, *store, error) {
@@ -148,8 +160,14 @@ func (p *program) withHandleOrEnv(f *handleFlags, key string) (handle, *store, e
 	if err != nil {
 		return handle{}, nil, usage("PAWL_FENCE is not a number")
 	}
+	// The lock may be in another store than that of PAWL_URL, which is better
+	// if it is the same, for it has the password.
+	backend := os.Getenv("PAWL_BACKEND")
+	if target, err := open.Parse(os.Getenv("PAWL_URL")); err != nil || target.String() != backend {
+		p.prefer(backend)
+	}
 	s, err := p.openStore()
-	return handle{Key: key, ID: holder, Token: token}, s, err
+	return handle{Store: backend, Key: key, ID: holder, Token: token}, s, err
 }
 
 // check returns a *pawl.LostError unless h holds its key, and tells found what
