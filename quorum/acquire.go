@@ -90,8 +90,7 @@ func (b *Backend) try(ctx context.Context, e *entry, c driver.Claim) (g driver.G
 		_ = h.wait(ctx, max(took, minPause), func() bool { return !h.granted() })
 		refusals := h.refusals()
 		b.book.lose(e, h, refusals, b.now()+b.lingers(c))
-		held := b.held(c, refusals)
-		held.Last = h.last()
+		held := b.held(c, refusals, h.last())
 		return g, b.split(refusals, c.TTL), held
 	case ballot.Abandoned:
 		b.book.lose(e, h, nil, b.now()+b.lingers(c))

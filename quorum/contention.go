@@ -48,18 +48,22 @@ func rivals(refusals []*driver.HeldError) []rival {
 }
 
 // held is the error for a claim that found no room: the claim that is in the way
-// at most nodes, and when there may be a majority again.
-func (b *Backend) held(c driver.Claim, refusals []*driver.HeldError) *driver.HeldError {
+// at most nodes, and when there may be a majority again. last is the greatest
+// token that a node told.
+func (b *Backend) held(c driver.Claim, refusals []*driver.HeldError, last uint64) *driver.HeldError {
 	all := rivals(refusals)
 	if len(all) == 0 {
-		return &driver.HeldError{Left: 0} // those in the way are gone already
+		return &driver.HeldError{Last: last} // those in the way are gone already
 	}
 	var merged merge
 	for i, r := range all[0].nodes {
 		merged.add(i, r.Holder)
 	}
-	e := &driver.HeldError{Now: all[0].nodes[0].Now, Holder: merged.holder(len(b.seats))}
+	e := &driver.HeldError{Last: last, Now: all[0].nodes[0].Now, Holder: merged.holder(len(b.seats))}
 	e.Holder.Key = c.Key
+	if t := e.Holder.Grant.Token; t > 0 && len(merged.seen) >= b.majority() {
+		e.Last = t // what came after it was granted by a minority, and is no token
+	}
 	var left []time.Duration
 	for _, r := range refusals {
 		if r != nil {

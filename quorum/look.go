@@ -109,8 +109,12 @@ func (b *Backend) Inspect(ctx context.Context, key string, limit int) (driver.St
 		}
 	}
 	for _, m := range b.holders(s) {
+		h := m.holder(len(b.seats))
+		if h.Grant.Token > 0 && len(m.seen) >= b.majority() {
+			st.Last = h.Grant.Token // what came after it was granted by a minority, and is no token
+		}
 		if len(st.Holders) < limit {
-			st.Holders = append(st.Holders, m.holder(len(b.seats)))
+			st.Holders = append(st.Holders, h)
 		}
 	}
 	return st, nil

@@ -66,8 +66,8 @@ func (o *Observer) trouble(node, op string, err error) {
 }
 
 // A NoMajorityError says that too few nodes could answer, and what each said.
-// It is never an ErrHeld. errors.Is(err, driver.ErrRefused) holds if all nodes
-// are known to have done nothing.
+// It is never an ErrHeld. errors.Is(err, driver.ErrRefused) holds if so many nodes
+// are known to have done nothing that the others are no majority.
 type NoMajorityError struct {
 	Op    string
 	Need  int // nodes that make a majority
@@ -97,12 +97,13 @@ func (e *NoMajorityError) Is(target error) bool {
 	if target != driver.ErrRefused {
 		return false
 	}
+	refused := 0
 	for _, v := range e.Votes {
-		if v.Said != said(ballot.Refused) {
-			return false
+		if v.Said == said(ballot.Refused) {
+			refused++
 		}
 	}
-	return true
+	return refused > len(e.Votes)-e.Need
 }
 
 func said(v ballot.Verdict) string {

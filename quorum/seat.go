@@ -197,8 +197,8 @@ func (b *Backend) probeAll() error {
 		err  error
 	}
 	results := make(chan result, len(b.seats))
-	asked := 0
 	var all sync.WaitGroup
+	asked := 0
 	for _, s := range b.seats {
 		if s.Probe == nil {
 			continue
@@ -214,6 +214,8 @@ func (b *Backend) probeAll() error {
 		all.Wait()
 		cancel()
 	})
+	timer := time.NewTimer(probeTimeout)
+	defer timer.Stop()
 	for range asked {
 		select {
 		case r := <-results:
@@ -221,7 +223,7 @@ func (b *Backend) probeAll() error {
 				b.crew.close(0)
 				return &driver.FieldError{Field: "Nodes", Why: "have " + r.seat.Name + ": " + r.err.Error()}
 			}
-		case <-ctx.Done():
+		case <-timer.C:
 			return nil // whoever is late is probed before its first vote
 		}
 	}

@@ -17,6 +17,8 @@ type server struct {
 	store *memory.Store
 	delay time.Duration // half of it on the way there, half on the way back; see jitter
 
+	breakRenew bool // loses the answers to renewals
+
 	busy sync.WaitGroup // requests under way
 
 	mu     sync.Mutex
@@ -130,7 +132,7 @@ func carry[T any](ctx context.Context, l *line, op string, f func(context.Contex
 		}
 		value, err := f(arrived)
 		time.Sleep(delay / 2)
-		if health == losing {
+		if health == losing || op == "renew" && s.breakRenew {
 			err = errLost
 		}
 		answers <- answer{value, err}

@@ -70,6 +70,7 @@ func TestAFrozenNodeKeepsNothing(t *testing.T) {
 		c := newCluster(t, 3)
 		p := c.process(t, nil)
 		held := p.take(p.mutex("held"))
+		synctest.Wait() // for the nodes that were not waited for
 		c.servers[2].set(frozen)
 		p.release(held)
 		p.release(p.take(p.mutex("k")))

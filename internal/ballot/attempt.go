@@ -24,6 +24,7 @@ type seat struct {
 	confirm Verdict // on the token
 	asked   bool    // to confirm
 	freeing bool    // a release was sent, or is due
+	pending bool    // and not answered once
 	renew   Request // to be sent once it has granted, if Round is set
 }
 
@@ -320,7 +321,7 @@ func (a *Attempt) withdraw(now time.Duration) []Request {
 		default:
 			continue
 		}
-		s.freeing = true
+		s.freeing, s.pending = true, true
 	}
 	return requests
 }

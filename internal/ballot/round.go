@@ -166,7 +166,7 @@ func (a *Attempt) Release(now time.Duration) (*Round, []Request) {
 // asked again.
 func (a *Attempt) undecided() bool {
 	for i := range a.seats {
-		if a.seats[i].state == Asked || a.seats[i].state == Doubt {
+		if s := &a.seats[i]; s.state == Asked || s.state != Never && s.pending {
 			return true
 		}
 	}
@@ -177,6 +177,7 @@ func (a *Attempt) undecided() bool {
 // be asked again by the caller, until it does or the hold has expired.
 func (a *Attempt) Released(node int, ans Answer) {
 	s := &a.seats[node]
+	s.pending = false
 	vote := Unknown
 	switch ans.Verdict {
 	case Yes, Gone:
