@@ -58,7 +58,7 @@ func StartProxy(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// Cut breaks all connections. New ones are welcome.
+// Cut breaks all connections that it has accepted. New ones are welcome.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
