@@ -13,6 +13,7 @@ type Attempt struct {
 	outcome   Outcome
 	token     uint64
 	impatient bool
+	resumed   bool   // and no renewal has shown yet that the values are right
 	release   *Round // of Release, nil before
 }
 
@@ -42,7 +43,7 @@ func Begin(n int, sent, notAfter, ttl time.Duration) (*Attempt, []Request) {
 // Resume returns an attempt that was elected before, elsewhere: states and values
 // as [Attempt.Seat] told them there. One that was Asked is in Doubt by now.
 func Resume(token uint64, states []State, values []uint64) *Attempt {
-	a := &Attempt{seats: make([]seat, len(states)), phase: Elected, outcome: Won, token: token}
+	a := &Attempt{seats: make([]seat, len(states)), phase: Elected, outcome: Won, token: token, resumed: true}
 	for i, s := range states {
 		if s == Asked {
 			s = Doubt

@@ -111,7 +111,13 @@ func (r *Round) Renewed(node int, ans Answer, now time.Duration) []Request {
 	default:
 		r.votes[node] = Unknown
 	}
-	if r.Result() == Denied && a.phase == Elected {
+	switch result := r.Result(); {
+	case result == Carried:
+		a.resumed = false
+	case result == Denied && a.phase == Elected && a.resumed:
+		// Whoever has the values wrong must not end a hold that others go on with.
+		a.phase, a.outcome = Ended, Lost
+	case result == Denied && a.phase == Elected:
 		return a.end(Lost, now)
 	}
 	return nil
