@@ -116,6 +116,7 @@ func ExampleObserver() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer lease.Release(context.Background())
 	fmt.Println(lease.Renew(context.Background()), late)
 	// Output: <nil> 0
 }
