@@ -43,11 +43,9 @@ type job struct {
 // lease is locked, and so only note and print.
 func (j *job) observer() *pawl.Observer {
 	j.start = time.Now()
-	sign := func(took time.Duration) { j.renewed.Store(int64(time.Since(j.start) - took)) }
 	return &pawl.Observer{
-		Acquired: func(*pawl.Lease, time.Duration, int) { sign(0) },
 		Renewed: func(_ *pawl.Lease, took, left time.Duration) {
-			sign(took)
+			j.sign(took)
 			if j.program.verbose {
 				j.program.note("renewed %s in %s, %s were left", plain.Quote(j.key), plain.Duration(took), plain.Duration(left))
 			}
@@ -62,6 +60,9 @@ func (j *job) observer() *pawl.Observer {
 	}
 }
 
+// sign notes that the lock was ours so long ago.
+func (j *job) sign(ago time.Duration) { j.renewed.Store(int64(time.Since(j.start) - ago)) }
+
 func (j *job) sinceRenewed() time.Duration {
 	return time.Since(j.start) - time.Duration(j.renewed.Load())
 }
@@ -73,6 +74,9 @@ const confirmTimeout = time.Second
 // ended, or what it was stopped for.
 func (j *job) run(h *hold, signals <-chan os.Signal) error {
 	j.hold, j.key, j.signals = h, h.lease.Key(), signals
+	if err := j.refresh(); err != nil {
+		return err
+	}
 	tree, err := proc.Start(proc.Command{Path: j.path, Args: j.argv, Env: j.environment(), NewGroup: j.newGroup})
 	if err != nil {
 		j.release()
@@ -107,6 +111,29 @@ func (j *job) run(h *hold, signals <-chan os.Signal) error {
 	}
 }
 
+// refresh renews a lease of which a slow store has left little, lest the command
+// be stopped as soon as it is started.
+func (j *job) refresh() error {
+	lease, t := j.hold.lease, j.timing
+	j.sign(j.hold.ttl() - time.Until(lease.Deadline()))
+	if lease.Check(t.killAfter+t.renewEvery) == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	err := lease.Renew(ctx)
+	if lease.Check(t.killAfter) == nil {
+		return nil
+	}
+	j.stopping.Store(true)
+	j.release()
+	why := "it answers too slowly for a --ttl of " + plain.Duration(j.hold.ttl())
+	if err != nil {
+		why = plain.Text(reason(err))
+	}
+	return fail(exitUnreachable, "got %s, but could not keep it: %s: %s. The command was not run", plain.Quote(j.key), j.hold.store.name, why)
+}
+
 // newAlarm returns a timer that never fires if d is 0.
 func newAlarm(d time.Duration) *time.Timer {
 	if d == 0 {
@@ -124,7 +151,7 @@ func (j *job) environment() []string {
 		"PAWL_LOCK=" + j.key,
 		"PAWL_FENCE=" + strconv.FormatUint(lease.Token(), 10),
 		"PAWL_HOLDER=" + lease.Holder(),
-		"PAWL_TTL_MS=" + strconv.FormatInt(j.hold.store.seen().claim.TTL.Milliseconds(), 10),
+		"PAWL_TTL_MS=" + strconv.FormatInt(j.hold.ttl().Milliseconds(), 10),
 		"PAWL_BACKEND=" + j.hold.store.name,
 		"PAWL_LOCKS=" + string(locks),
 	}

@@ -61,7 +61,7 @@ func (j *job) lostAtEnd() error {
 // overslept reports whether the lease ended by the clock. A store that has no
 // trace of a claim calls it expired, too, but then it was renewed not long ago.
 func (j *job) overslept(lost *pawl.LostError, since time.Duration) bool {
-	ttl := j.hold.store.seen().claim.TTL
+	ttl := j.hold.ttl()
 	return lost.Reason == driver.Suspended || lost.Reason == driver.Expired && since > ttl-ttl/10
 }
 

@@ -22,12 +22,26 @@ const quickEnd = "atexit_sleep_ms=0"
 
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", quickEnd)
-	testscript.Main(m, map[string]func(){
+	testscript.Main(tests{m}, map[string]func(){
 		"pawl":   main,
 		"status": status,
 		"await":  await,
 		"tree":   tree,
 	})
+}
+
+type tests struct{ *testing.M }
+
+// Run runs the tests, and not the commands that the binary is as well, with no
+// signal ignored: nohup, or an & in a script, are not for the processes that
+// the tests start.
+func (t tests) Run() int {
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
+	return t.M.Run()
 }
 
 // status runs a command and exits with 0 if that ends as its first argument

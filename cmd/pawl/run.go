@@ -189,20 +189,22 @@ type timing struct {
 	renewEvery time.Duration
 }
 
-// timing fits --kill-after into the TTL. Renewals come early enough that a
-// healthy command is never told to stop: two fit in before TERM would be sent.
+// timing fits --kill-after into what the core leaves of the TTL: a hundredth is
+// for clocks of unequal rate, and a tenth, but no more than a second, lies
+// between the end of a lease and what the store keeps. Renewals come early
+// enough that a healthy command is never told to stop: two fit in before TERM
+// would be sent.
 func (f *runFlags) timing(chosen bool) (timing, error) {
 	t := timing{killAfter: f.killAfter, margin: min(500*time.Millisecond, f.ttl/10)}
 	if !chosen {
 		t.killAfter = min(5*time.Second, f.ttl/4)
 	}
-	if t.killAfter < t.margin {
-		t.killAfter = t.margin
-	}
-	room := f.ttl - t.killAfter - t.margin
+	t.killAfter = max(t.killAfter, t.margin)
+	core := f.ttl/100 + min(time.Second, f.ttl/10)
+	room := f.ttl - core - t.margin - t.killAfter
 	if room <= 0 {
 		return t, usage("--kill-after %s and a margin of %s do not fit into a --ttl of %s: the command could not be stopped before its lock ends",
-			plain.Duration(t.killAfter), plain.Duration(t.margin), plain.Duration(f.ttl))
+			plain.Duration(t.killAfter), plain.Duration(t.margin+core), plain.Duration(f.ttl))
 	}
 	t.renewEvery = max(time.Millisecond, min(f.ttl/3, room/2))
 	return t, nil

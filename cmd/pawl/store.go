@@ -117,7 +117,7 @@ func (s *store) Acquire(ctx context.Context, c driver.Claim) (driver.Grant, erro
 		s.answered, s.grant = true, g
 	case errors.As(err, &held):
 		s.answered, s.held = true, held
-	case !unanswered(err) && (errors.Is(err, driver.ErrRefused) || errors.Is(err, driver.ErrLost)):
+	case !unanswered(err) && !denied(err) && (errors.Is(err, driver.ErrRefused) || errors.Is(err, driver.ErrLost)):
 		s.answered, s.trouble = true, err
 	default:
 		s.tries++

@@ -131,7 +131,7 @@ func TestShellUnderALockHasJobControl(t *testing.T) {
 	c := startTerminal(t, "pawl", "run", "k", "--", "bash", "--norc", "-i")
 	c.see("prompt>")
 	c.enter("echo now; sleep 60\n")
-	c.see("\nnow")
+	c.see("\rnow") // after the echo of what was entered
 	c.enter("\x03")
 	c.enter("exit 5\n")
 	if ws := c.wait(); ws.ExitStatus() != 5 {

@@ -48,6 +48,9 @@ type hold struct {
 	lease  *pawl.Lease
 }
 
+// ttl returns for how long the store keeps the lock without a renewal.
+func (h *hold) ttl() time.Duration { return h.store.seen().claim.TTL }
+
 // errUnreachable ends the waiting for a store that never answered.
 var errUnreachable = errors.New("the store does not answer")
 

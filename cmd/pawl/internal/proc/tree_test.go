@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -17,6 +18,17 @@ import (
 
 	"github.com/pawlock/pawl/cmd/pawl/internal/proc"
 )
+
+// TestMain makes sure that no signal is ignored: nohup, or an & in a script, are
+// not for the processes that the tests start.
+func TestMain(m *testing.M) {
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
+	os.Exit(m.Run())
+}
 
 // The tests of this package take turns: a process has one tree at a time.
 
