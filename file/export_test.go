@@ -2,6 +2,7 @@ package file
 
 import (
 	"math"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -18,6 +19,9 @@ func Remove(b driver.Backend, key string) bool {
 	f := b.(*backend)
 	return f.remove(filepath.Join(f.dir, recordName(key)), math.MaxUint64)
 }
+
+// OnFlush makes b call f to bring a file's data to disk.
+func OnFlush(b driver.Backend, f func(*os.File) error) { b.(*backend).flush = f }
 
 // Unwatch makes those who wait on b do without news of changes.
 func Unwatch(b driver.Backend) { b.(*backend).watch = unwatched }

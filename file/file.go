@@ -46,6 +46,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 	"unicode/utf8"
 
@@ -56,6 +57,7 @@ type backend struct {
 	dir   string
 	clock clock
 	alive presence
+	flush func(*os.File) error // brings a file's data to disk
 
 	watcher watcher
 	watch   func(path string) (changed <-chan struct{}, stop func()) // the watcher's
@@ -77,7 +79,7 @@ func open(dir string, c clock) (driver.Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("file: %w", err)
 	}
-	b := &backend{dir: dir, clock: c, alive: presence{dir: dir}}
+	b := &backend{dir: dir, clock: c, alive: presence{dir: dir}, flush: syncData}
 	b.watch = b.watcher.watch
 	return b, nil
 }

@@ -15,6 +15,7 @@ import (
 // that the place of a killed process is free at once.
 //
 // Every doubt is for life: no file, no permission, a lock inherited by a child.
+// A backend that nobody refers to any more is as good as dead.
 // Claims that hold are not ended so, since the holder's children may go on
 // with the work.
 type presence struct {

@@ -290,7 +290,11 @@ func TestClaimOfAKilledHolderEndsWithItsTTL(t *testing.T) {
 	b := open(t, filepath.Join(dir, "locks"))
 	began := time.Now()
 	holder := start(t, dir, "holder", "h")
-	eventually(t, "held", func() bool { return exists(filepath.Join(dir, "held")) })
+	var text []byte
+	eventually(t, "held", func() bool {
+		text, _ = os.ReadFile(filepath.Join(dir, "held"))
+		return len(text) > 0
+	})
 	holder.kill()
 	c := mutex("k", "next")
 	c.Queue = true
@@ -298,7 +302,6 @@ func TestClaimOfAKilledHolderEndsWithItsTTL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, _ := os.ReadFile(filepath.Join(dir, "held"))
 	if token, err := strconv.ParseUint(string(text), 10, 64); err != nil || c.Grant.Token <= token {
 		t.Errorf("token after the killed holder's %s: got %d, want more", text, c.Grant.Token)
 	}
@@ -317,7 +320,11 @@ func stayInLine(b driver.Backend, dir, name string) error {
 	if err := mark(dir, "in-line-"+name); err != nil {
 		return err
 	}
-	select {}
+	for ; ; time.Sleep(10 * time.Millisecond) { // the backend stays in use
+		if _, err := b.Inspect(context.Background(), c.Key, 1); err != nil {
+			return err
+		}
+	}
 }
 
 func TestKilledWaitersDelayNobody(t *testing.T) {

@@ -1,6 +1,7 @@
 package file_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -63,6 +64,10 @@ func TestBootClockThatGoesBackEndsNothingEarly(t *testing.T) {
 	m.since.Add(-int64(time.Minute))
 	_, err := b.Acquire(t.Context(), mutex("k", "b"))
 	wantErr(t, "a second claim after the clock went back", err, driver.ErrHeld)
+	var held *driver.HeldError
+	if errors.As(err, &held) && held.Left != 10*time.Second {
+		t.Errorf("time left after the clock went back: got %v, want the TTL of 10s as before", held.Left)
+	}
 }
 
 func TestBootWithoutANameIsKnownByItsClock(t *testing.T) {

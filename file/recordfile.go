@@ -18,6 +18,7 @@ import (
 type recordFile struct {
 	f      *os.File
 	path   string
+	flush  func(*os.File) error
 	header header
 	body   []byte
 }
@@ -108,7 +109,7 @@ func (b *backend) open(ctx context.Context, path string) (*recordFile, error) {
 		f.Close()
 		return nil, err
 	}
-	return &recordFile{f: f, path: path}, nil
+	return &recordFile{f: f, path: path, flush: b.flush}, nil
 }
 
 // gone reports whether another file, or none, has r's name.
@@ -185,7 +186,7 @@ func (r *recordFile) commit(h header, text []byte, sync bool) error {
 		return refused(err)
 	}
 	if h.boot == unknownBoot {
-		if err := syncData(r.f); err != nil {
+		if err := r.toDisk(); err != nil {
 			return refused(err)
 		}
 	}
@@ -203,7 +204,7 @@ func (r *recordFile) commit(h header, text []byte, sync bool) error {
 	}
 	r.header, r.body = h, text
 	if sync {
-		return syncData(r.f)
+		return r.toDisk()
 	}
 	return nil
 }
@@ -215,7 +216,14 @@ func (r *recordFile) sync() error {
 			return err
 		}
 	}
-	return syncData(r.f)
+	return r.toDisk()
+}
+
+func (r *recordFile) toDisk() error {
+	if err := r.flush(r.f); err != nil {
+		return fmt.Errorf("flush %s: %w", r.path, err)
+	}
+	return nil
 }
 
 // room returns where a body of so many bytes can be written without touching

@@ -94,6 +94,21 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	}
 }
 
+func TestPlaceInLineOutlivesItsBackend(t *testing.T) {
+	dir := t.TempDir()
+	b, holder, waiting := behind(t, dir)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b = open(t, dir)
+	if err := b.Release(t.Context(), holder); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.Acquire(t.Context(), mutex("k", "next"))
+	wantErr(t, "a claim behind one whose backend was closed", err, driver.ErrHeld)
+	acquire(t, b, waiting)
+}
+
 func TestStoppedProcessWithALockBlocksNobodyForLong(t *testing.T) {
 	dir := t.TempDir()
 	b, holder, _ := behind(t, dir)
