@@ -199,8 +199,9 @@ func (b *Backend) promise() error {
 	return nil
 }
 
-// minTTL leaves something of a lease after the allowance for clocks.
-const minTTL = 10 * time.Millisecond
+// minTTL leaves the nodes a moment to answer in, which is never more than a third
+// of the TTL.
+const minTTL = 150 * time.Millisecond
 
 // configuration is a hash of what all clients of a quorum have to agree on.
 func configuration(nodes []Node, maxTTL time.Duration) string {
