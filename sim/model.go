@@ -17,7 +17,7 @@ type Operation struct {
 	Op       ballot.Op
 	Nonce    string
 	TTL      time.Duration
-	Value    uint64    // to Renew: what the node has granted
+	Value    uint64    // to Renew and Release: what the node has granted
 	Floor    uint64    // to Acquire the candidate, to Renew what the counter is raised to
 	NotAfter time.Time // to Acquire: the deadline, on the node's clock; zero for none
 }
@@ -44,7 +44,7 @@ func (m *Model) Do(o Operation, now time.Time) Reply {
 	case ballot.Confirm, ballot.Renew:
 		return m.node.renew(&m.mutant, false, o.Nonce, o.Value, o.Floor, o.TTL, at)
 	case ballot.Release:
-		return m.node.release(&m.mutant, o.Nonce, at)
+		return m.node.release(&m.mutant, o.Nonce, o.Value, at)
 	default:
 		return m.node.find(o.Nonce, at)
 	}

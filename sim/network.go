@@ -117,7 +117,7 @@ func (h *host) carryOut(m *message) (r Reply) {
 	case ballot.Find:
 		r = h.find(nonce, now)
 	case ballot.Release:
-		r = h.release(w.mutant, nonce, now)
+		r = h.release(w.mutant, nonce, m.value, now)
 	}
 	if before.nonce != "" && before.nonce != nonce && h.lock != before {
 		w.violate(P7, "%v by %s ended the hold of %s at n%d", m.request.Op, nonce, before.nonce, h.number)

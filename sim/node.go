@@ -217,11 +217,12 @@ func (n *Node) renew(m *Mutant, confirm bool, nonce string, value, floor uint64,
 	return Reply{Code: Done, Value: n.lock.value, Last: n.fence.counter, Now: now}
 }
 
-// release ends what nonce holds, whatever its value.
-func (n *Node) release(m *Mutant, nonce string, now int64) Reply {
+// release ends what nonce holds, whatever its value. A client that knows of no
+// grant, value 0, is told nothing about one.
+func (n *Node) release(m *Mutant, nonce string, value uint64, now int64) Reply {
 	n.expire(now)
 	if n.lock.nonce != nonce && !(m.ReleaseByKey && n.lock.nonce != "") {
-		if n.fence.nonce == nonce {
+		if value == 0 || n.fence.nonce == nonce {
 			return Reply{Code: Done, Now: now} // released before, and that answer was lost
 		}
 		return Reply{Code: NotYours, Now: now}
