@@ -85,6 +85,12 @@ func (k *keeper) run() {
 	k.arm()
 }
 
+// glance is the longest that the timer is set for while there are leases, or a
+// thirtieth of the TTL where that is longer. Timers stand still while the machine
+// sleeps: a lease that it slept past the end of is told so within a glance of
+// waking, and not when the timer would have fired.
+const glance = time.Second
+
 // arm sets the timer for the first lease. It is called with mu held.
 func (k *keeper) arm() {
 	if len(k.queue) == 0 {
@@ -94,8 +100,9 @@ func (k *keeper) arm() {
 	if k.armed && k.at <= first {
 		return
 	}
-	k.armed, k.at = true, first
-	wait := max(0, first-k.client.now().At)
+	now := k.client.now().At
+	wait := min(max(0, first-now), max(glance, k.client.opts.TTL/30))
+	k.armed, k.at = true, now+wait
 	if k.timer == nil {
 		k.timer = time.AfterFunc(wait, k.run)
 		return
