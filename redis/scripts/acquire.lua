@@ -82,7 +82,10 @@ end
 
 ttl = tonumber(ttl)
 local weight, capacity = tonumber(ARGV[3]), tonumber(ARGV[4])
+-- Shares end on the millisecond. They begin on the next one, so that none is kept
+-- shorter than was asked: its holder counts from before.
 local ms = math.floor(now / 1000)
+local up = ms + 1
 local units = 0
 local mine, kept
 if cur and string.sub(cur, 1, #id + 1) == id .. ':' then
@@ -122,13 +125,13 @@ local function lost()
 end
 
 local function record(state, w, c, token, block)
-  return string.format('%s %.0f %.0f %.0f %.0f %.0f %.0f %s %s', state, w, c, ms + ttl, ttl, token, block, ARGV[9], ARGV[10])
+  return string.format('%s %.0f %.0f %.0f %.0f %.0f %.0f %s %s', state, w, c, up + ttl, ttl, token, block, ARGV[9], ARGV[10])
 end
 
 -- share writes the record of a share of ours, and lets the keys live as long as it.
 local function share(w, c, token, block)
   redis.call('HSET', claims, id, record('h', w, c, token, block))
-  redis.call('ZADD', shares, int(ms + ttl), id)
+  redis.call('ZADD', shares, int(up + ttl), id)
   local longest = redis.call('ZREVRANGE', shares, 0, 0, 'WITHSCORES')[2]
   redis.call('SET', lock, '#shares', 'PXAT', int(tonumber(longest)))
   cur = '#shares'

@@ -39,6 +39,7 @@ if mine and redis.call('EXISTS', claims) == 0 then
 end
 
 local ms = math.floor(now / 1000)
+local up = ms + 1 -- see acquire.lua
 local units = tonumber(redis.call('HGET', claims, '#w') or 0)
 
 local function int(n)
@@ -123,8 +124,8 @@ end
 if state and tonumber(expiry) > ms and cur == '#shares' and redis.call('ZSCORE', shares, id) then
   if state == 'k' then return {1, now} end
   if keep > 0 then
-    redis.call('HSET', claims, id, string.format('k %s %s %.0f %.0f %s', w, c, ms + keep, keep, rest))
-    redis.call('ZADD', shares, int(ms + keep), id)
+    redis.call('HSET', claims, id, string.format('k %s %s %.0f %.0f %s', w, c, up + keep, keep, rest))
+    redis.call('ZADD', shares, int(up + keep), id)
     outlive(shares, keep + 1000)
     outlive(claims, keep + 1000)
     settle()

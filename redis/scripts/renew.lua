@@ -21,6 +21,7 @@ local id, ttl, floor = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4])
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local ms = math.floor(now / 1000)
+local up = ms + 1 -- see acquire.lua
 local cur = redis.call('GET', lock)
 local mine = cur and string.sub(cur, 1, #id + 1) == id .. ':' and string.match(string.sub(cur, #id + 2), '^(%d+)')
 if mine and cur ~= id .. ':' .. mine and cur ~= id .. ':' .. mine .. ':kept' then mine = nil end
@@ -74,8 +75,8 @@ if exclusive then
   redis.call('PEXPIRE', lock, ARGV[3])
 else
   local w, c, rest = string.match(record, '^h (%d+) (%d+) %d+ %d+ (.*)$')
-  redis.call('HSET', claims, id, string.format('h %s %s %.0f %.0f %s', w, c, ms + ttl, ttl, rest))
-  redis.call('ZADD', shares, int(ms + ttl), id)
+  redis.call('HSET', claims, id, string.format('h %s %s %.0f %.0f %s', w, c, up + ttl, ttl, rest))
+  redis.call('ZADD', shares, int(up + ttl), id)
   redis.call('PEXPIREAT', lock, int(tonumber(redis.call('ZREVRANGE', shares, 0, 0, 'WITHSCORES')[2])))
   outlive(shares, ttl + 1000)
   outlive(claims, ttl + 1000)
