@@ -132,7 +132,11 @@ func TestShellUnderALockHasJobControl(t *testing.T) {
 	c.see("prompt>")
 	c.enter("echo now; sleep 60\n")
 	c.see("\rnow") // after the echo of what was entered
-	c.enter("\x03")
+	eventually(t, "the second prompt", func() bool {
+		c.enter("\x03") // between two commands it goes unheard
+		time.Sleep(50 * time.Millisecond)
+		return strings.Count(c.screen.String(), "prompt>") > 1
+	})
 	c.enter("exit 5\n")
 	if ws := c.wait(); ws.ExitStatus() != 5 {
 		t.Errorf("got exit status %d, want 5", ws.ExitStatus())
