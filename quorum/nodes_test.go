@@ -164,6 +164,25 @@ func TestANodeWhoseClockIsSetHasNoVote(t *testing.T) {
 	})
 }
 
+// When the clocks of all nodes are set at once and by the same, it is ours that
+// stood still: the lease is lost, and the nodes vote on the next.
+func TestOurOwnClockStandingStillIsNotTheNodesFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		p := c.process(t, nil)
+		claim := p.take(p.mutex("k"))
+		synctest.Wait()
+		for _, s := range c.servers {
+			s.step(7 * time.Second)
+		}
+		if _, err := p.Renew(context.Background(), claim); !errors.Is(err, driver.ErrLost) {
+			t.Errorf("Renew: got %v, want ErrLost", err)
+		}
+		time.Sleep(time.Second)
+		p.release(p.take(p.mutex("k")))
+	})
+}
+
 // A clock that is a little fast or slow, or an answer that takes long, is no step.
 func TestASlowAnswerIsNoStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

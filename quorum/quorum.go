@@ -102,6 +102,7 @@ type Backend struct {
 	crew   crew
 	seen   lastSeen
 	server servers
+	steps  steps
 }
 
 // New returns a quorum of nodes. It asks those that have a Probe, all at once,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -33,7 +32,7 @@ type seat struct {
 // now: they would wait for its connections, and for nothing.
 const (
 	patienceRequests = 8
-	patienceTime     = 50 * time.Millisecond
+	patienceTime     = 250 * time.Millisecond
 )
 
 var errSilent = fmt.Errorf("%w: not asked, since it has not answered others", driver.ErrRefused)
@@ -68,7 +67,7 @@ func (s *seat) ask(op ballot.Op, f func() (time.Time, error)) (ans ballot.Answer
 	if spoke {
 		s.answered = came
 	}
-	stepped := s.clock.Observe(wall, sent, came, b.traits.MaxTTL)
+	by, stepped := s.clock.Observe(wall, sent, came, b.traits.MaxTTL)
 	ans.Barred = s.clock.Barred(came)
 	s.note(ans.Verdict, err, came-sent)
 	s.mu.Unlock()
@@ -78,6 +77,7 @@ func (s *seat) ask(op ballot.Op, f func() (time.Time, error)) (ans ballot.Answer
 
 	if stepped {
 		b.opts.Observer.trouble(s.Name, "clock", errStepped)
+		b.steps.note(b, s, came, by)
 	}
 	if ans.Verdict == ballot.Unknown || ans.Verdict == ballot.Refused {
 		b.opts.Observer.trouble(s.Name, op.String(), err)
@@ -228,48 +228,6 @@ func (b *Backend) probeAll() error {
 		}
 	}
 	return nil
-}
-
-// A consensus is what the nodes' clocks say together.
-type consensus struct {
-	ahead time.Duration // of the clock that Backend.now reads: the middle of them
-	known int           // nodes whose clock is known
-}
-
-func (b *Backend) clocks() consensus {
-	var room [16]time.Duration
-	known := room[:0]
-	for _, s := range b.seats {
-		s.mu.Lock()
-		lo, hi, ok := s.clock.Ahead()
-		s.mu.Unlock()
-		if ok {
-			known = append(known, lo+(hi-lo)/2)
-		}
-	}
-	if len(known) == 0 {
-		return consensus{}
-	}
-	slices.Sort(known)
-	return consensus{known[len(known)/2], len(known)}
-}
-
-// time returns the time as the nodes have it, which is ours until one has
-// answered.
-func (b *Backend) time(c consensus) time.Time {
-	if c.known == 0 {
-		return time.Now()
-	}
-	return time.Unix(0, int64(b.now()+c.ahead))
-}
-
-// skewed reports whether the node's clock is too far from the others'. It takes
-// a majority to tell who is wrong.
-func (s *seat) skewed(c consensus) bool {
-	s.mu.Lock()
-	lo, hi, ok := s.clock.Ahead()
-	s.mu.Unlock()
-	return ok && c.known >= s.quorum.majority() && max(lo-c.ahead, c.ahead-hi) > s.quorum.opts.MaxSkew
 }
 
 // lastSeen remembers the last token of keys whose counters run ahead of the

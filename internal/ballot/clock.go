@@ -21,10 +21,10 @@ const (
 // Observe takes the time now of a node, told in an answer to a request between
 // sent and came. It reports whether the node's clock was set since the last
 // time: its leases may then end too early, so that its votes don't count for
-// the time bar, the longest TTL there is.
-func (c *Clock) Observe(now time.Time, sent, came, bar time.Duration) (stepped bool) {
+// the time bar, the longest TTL there is. by is how far it was set, about.
+func (c *Clock) Observe(now time.Time, sent, came, bar time.Duration) (by time.Duration, stepped bool) {
 	if now.IsZero() {
-		return false
+		return 0, false
 	}
 	wall := time.Duration(now.UnixNano())
 	lo, hi := wall-came, wall-sent
@@ -37,10 +37,14 @@ func (c *Clock) Observe(now time.Time, sent, came, bar time.Duration) (stepped b
 	}
 	if stepped {
 		c.barred = came + bar
+		by = (lo+hi)/2 - (c.lo+c.hi)/2
 	}
 	c.known, c.lo, c.hi, c.at = true, lo, hi, max(c.at, came)
-	return stepped
+	return by, stepped
 }
+
+// Pardon lets the node's votes count again: it was our clock that stood still.
+func (c *Clock) Pardon() { c.barred = 0 }
 
 // Barred reports whether the node's votes don't count at the time now.
 func (c *Clock) Barred(now time.Duration) bool { return now < c.barred }
