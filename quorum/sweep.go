@@ -3,6 +3,8 @@ package quorum
 import (
 	"container/heap"
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pawlock/pawl/internal/ballot"
@@ -28,6 +30,7 @@ type sweepItem struct {
 const (
 	sweepPause    = 10 * time.Millisecond
 	maxSweepPause = time.Second
+	maxSweepBatch = 32
 )
 
 // release has the node's part of h released, not before at.
@@ -50,35 +53,70 @@ func (s *seat) release(h *hold, at time.Duration) {
 	}
 }
 
-// sweepUp releases what is due until nothing is left.
+// sweepUp releases what is due until nothing is left: one after the other while
+// the node does not answer, and more and more at once when it does.
 func (s *seat) sweepUp() {
+	batch := 1
 	for {
-		s.mu.Lock()
-		if len(s.sweep.due) == 0 {
-			s.sweep.running = false
-			s.mu.Unlock()
-			return
-		}
-		next := s.sweep.due[0]
-		wait := next.at - s.quorum.now()
-		if wait <= 0 {
-			heap.Pop(&s.sweep.due)
-		}
-		s.mu.Unlock()
-		if wait > 0 {
+		due, wait := s.due(batch)
+		switch {
+		case len(due) > 0:
+			var pause time.Duration
+			if s.sweepAll(due) {
+				batch = min(2*batch, maxSweepBatch)
+			} else {
+				batch, pause = 1, s.backOff()
+			}
+			if !s.rest(pause) {
+				return
+			}
+		case wait > 0:
 			if !s.rest(wait) {
 				return
 			}
-			continue
-		}
-		var pause time.Duration
-		if !s.sweepOne(next.hold) {
-			pause = s.backOff()
-		}
-		if !s.rest(pause) {
+		default:
 			return
 		}
 	}
+}
+
+// due takes up to n of what is due, or returns how long it is until something is.
+// If nothing is left it ends the sweep.
+func (s *seat) due(n int) (due []*hold, wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := &s.sweep
+	now := s.quorum.now()
+	for len(w.due) > 0 && len(due) < n && w.due[0].at <= now {
+		due = append(due, heap.Pop(&w.due).(sweepItem).hold)
+	}
+	switch {
+	case len(due) > 0:
+	case len(w.due) > 0:
+		wait = w.due[0].at - now
+	default:
+		w.running = false
+	}
+	return due, wait
+}
+
+// sweepAll releases the holds at the node, all at once, and reports whether it
+// has confirmed one at least.
+func (s *seat) sweepAll(due []*hold) bool {
+	if len(due) == 1 {
+		return s.sweepOne(due[0])
+	}
+	var all sync.WaitGroup
+	var did atomic.Bool
+	for _, h := range due {
+		all.Go(func() {
+			if s.sweepOne(h) {
+				did.Store(true)
+			}
+		})
+	}
+	all.Wait()
+	return did.Load()
 }
 
 // sweepOne releases h at the node, and reports whether it need not come back.
@@ -92,8 +130,7 @@ func (s *seat) sweepOne(h *hold) bool {
 		return true
 	}
 	_, value := h.attempt.Seat(s.index)
-	r := ballot.Request{Node: s.index, Op: ballot.Release, Value: value}
-	c := h.nodeClaim(r)
+	c := h.nodeClaim(ballot.Request{Node: s.index, Op: ballot.Release, Value: value})
 	h.mu.Unlock()
 
 	ctx, cancel := context.WithTimeout(context.Background(), b.timeout(c.TTL))
