@@ -94,6 +94,9 @@ func (k *book) find(id string) (*entry, ending, bool) {
 func (k *book) win(id string, e *entry, h *hold, until time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if _, ended := k.ended[id]; ended {
+		return // released while it was being renewed
+	}
 	switch {
 	case k.claims[id] != nil:
 		e = k.claims[id]
@@ -123,7 +126,7 @@ func (k *book) held(e *entry) *hold {
 	return e.hold
 }
 
-// end notes that the claim has ended, and how.
+// end notes that the claim has ended, and how. What was noted first stays.
 func (k *book) end(id string, how ending) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -131,14 +134,15 @@ func (k *book) end(id string, how ending) {
 	if k.ended == nil {
 		k.ended = make(map[string]ending)
 	}
-	if _, ok := k.ended[id]; !ok {
-		if len(k.order) < maxEnded {
-			k.order = append(k.order, id)
-		} else {
-			delete(k.ended, k.order[k.oldest])
-			k.order[k.oldest] = id
-			k.oldest = (k.oldest + 1) % maxEnded
-		}
+	if _, ok := k.ended[id]; ok {
+		return
+	}
+	if len(k.order) < maxEnded {
+		k.order = append(k.order, id)
+	} else {
+		delete(k.ended, k.order[k.oldest])
+		k.order[k.oldest] = id
+		k.oldest = (k.oldest + 1) % maxEnded
 	}
 	k.ended[id] = how
 }
