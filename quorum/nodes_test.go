@@ -159,6 +159,7 @@ func TestANodeWhoseClockIsSetHasNoVote(t *testing.T) {
 		c.servers[0].step(-time.Second)
 		c.servers[1].step(time.Second)
 		_, _ = p.try(p.mutex("k")) // sees them come back, which is a step too
+		synctest.Wait()
 		time.Sleep(21 * time.Second)
 		p.release(p.take(p.mutex("k")))
 	})
@@ -209,6 +210,7 @@ func TestANodeThatIsFarOffHasNoVoteOnNewLocks(t *testing.T) {
 		c.servers[1].step(2 * time.Second)
 		p := c.process(t, nil)
 		p.release(p.take(p.mutex("k"))) // nobody knows yet
+		synctest.Wait()
 		c.servers[0].set(dead)
 		if _, err := p.try(p.mutex("k")); err == nil || errors.Is(err, driver.ErrHeld) {
 			t.Errorf("Acquire with one sound node of three: got %v, want an outage", err)
@@ -233,6 +235,7 @@ func TestErrorsTellWhatEachNodeSaid(t *testing.T) {
 		if held.Holder.ID != claim.ID || held.Last != claim.Grant.Token || held.Left > ttl || held.Left < ttl-ms {
 			t.Errorf("HeldError: got %+v, want holder %s, last %d, left %v", *held, claim.ID, claim.Grant.Token, ttl)
 		}
+		synctest.Wait()
 		got := d.last(t, "acquire")
 		said := make(map[string]int)
 		for _, v := range got.Votes {
