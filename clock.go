@@ -8,7 +8,7 @@ import (
 
 // A Clock is where a client reads the time: a seam for simulations. Timers are
 // those of package time; a Clock that runs differently only makes them look
-// early or late, and the clock decides.
+// early or late, and the clock decides. Its methods are called concurrently.
 type Clock interface {
 	// Now returns the time with a monotonic reading, as time.Now does.
 	Now() time.Time

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"sync/atomic"
 	"os"
 	"time"
 
@@ -153,12 +154,12 @@ func ExampleClock() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	clock.slept = time.Hour // the lid was closed
+	clock.slept.Store(int64(time.Hour)) // the lid was closed
 	fmt.Println(lease.Check(0))
 	// Output: pawl: hold "k" (memory): lost: suspended
 }
 
-type laptop struct{ slept time.Duration }
+type laptop struct{ slept atomic.Int64 } // nanoseconds
 
 func (*laptop) Now() time.Time         { return time.Now() }
-func (l *laptop) Slept() time.Duration { return l.slept }
+func (l *laptop) Slept() time.Duration { return time.Duration(l.slept.Load()) }
