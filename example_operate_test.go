@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
-	"sync/atomic"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/pawlock/pawl"
