@@ -84,10 +84,23 @@ func (b *backend) place(path, key string, last uint64) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+	err = os.Link(f.Name(), path)
+	if errors.Is(err, fs.ErrExist) {
+		return inTheWay(path)
 	}
-	return nil
+	return err
+}
+
+// inTheWay returns an error if what has the name of a record, and is not found
+// under it, will not go by itself: another process's record would be found next.
+func inTheWay(path string) error {
+	info, err := os.Lstat(path)
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return &DamageError{Path: path, Why: "it is a symbolic link to nothing"}
+		}
+	}
+	return nil // found, or removed since: whoever asked looks again
 }
 
 // lockFloor returns the record of the directory itself, locked. Its counter is

@@ -138,6 +138,26 @@ func TestRecordOfAnotherKeyIsRefused(t *testing.T) {
 	}
 }
 
+// It can be neither opened nor made anew. Whoever tries must be told, and not
+// go on trying.
+func TestLinkToNothingInPlaceOfARecordIsRefused(t *testing.T) {
+	for _, name := range []string{file.RecordName("k"), file.FloorName} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, name)
+		if err := os.Symlink(filepath.Join(dir, "nothing"), path); err != nil {
+			t.Skipf("needs symbolic links: %v", err)
+		}
+		_, err := newMachine("boot").open(t, dir).Acquire(t.Context(), mutex("k", "a"))
+		var damage *file.DamageError
+		if !errors.As(err, &damage) || damage.Path != path {
+			t.Errorf("Acquire with %s a link to nothing: got %v, want a DamageError that names it", name, err)
+		}
+		if left, err := filepath.Glob(filepath.Join(dir, file.NewPrefix+"*")); err != nil || len(left) > 0 {
+			t.Errorf("files left: got %v, %v, want none", left, err)
+		}
+	}
+}
+
 // A process that is killed while it writes has written some of the new body
 // beside the old one, and maybe the header after it.
 func TestKilledWriterLeavesTheRecordBeforeOrAfter(t *testing.T) {
