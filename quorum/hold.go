@@ -117,6 +117,9 @@ func (s *seat) carryOut(ctx context.Context, op ballot.Op, c driver.Claim) (ans 
 		}
 		return g.Now, err
 	})
+	if ans.Verdict == ballot.Yes && (op == ballot.Acquire || op == ballot.Renew) {
+		s.refresh()
+	}
 	ans.Value = g.Token
 	return ans, g, err
 }

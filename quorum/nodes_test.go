@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,6 +136,44 @@ func TestANodeIsProbedWhenItComesUp(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		p.release(p.take(p.mutex("k")))
 		b.Close()
+	})
+}
+
+// A node is asked again what it is as long as it is used, and nobody waits for
+// the answer: what has become unfit loses its vote within a minute.
+func TestANodeThatIsUsedIsProbedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, f := nodes(3)
+		var probes atomic.Int32
+		for i := range n {
+			n[i].Probe = func(context.Context, string) (quorum.Facts, error) {
+				probes.Add(1)
+				time.Sleep(100 * ms)
+				return f[i], nil
+			}
+		}
+		b, err := quorum.New(n, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		p := &process{b, t, driver.NewIdentity("p"), nil}
+		claim := p.take(p.mutex("k"))
+		for range 60 {
+			time.Sleep(ttl / 2)
+			took(t, 0, "Renew", func() { claim = p.renew(claim) })
+		}
+		if got, want := probes.Load(), int32(3*(1+4)); got != want { // with the first renewal after a minute
+			t.Errorf("probes of three nodes in five minutes: got %d, want %d", got, want)
+		}
+		f[0].Replica, f[1].Config = true, "another"
+		for range 13 {
+			time.Sleep(ttl / 2)
+			claim = p.renew(claim) // what was granted is not taken away
+		}
+		if _, err := p.try(p.mutex("other")); err == nil || !strings.Contains(err.Error(), "replica") {
+			t.Errorf("Acquire a minute after two of three nodes became unfit: got %v, want an error that says so", err)
+		}
 	})
 }
 

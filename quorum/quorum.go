@@ -39,17 +39,14 @@ type Node struct {
 
 	// Probe asks the server for what makes it fit or unfit to be a node. It is
 	// called with the hash of the quorum's configuration, which the server
-	// should keep if it has none yet. Nil: nothing is checked.
+	// should keep if it has none yet: before the node's first vote, after it
+	// did not answer, and every minute while it is used. Nil: nothing is
+	// checked. For Redis it is goredis.Probe.
 	Probe func(ctx context.Context, config string) (Facts, error)
 }
 
-// Facts are what a server says of itself. What is unknown is empty.
-type Facts struct {
-	Server  string // identifies the running server; a restart may change it
-	Replica bool   // it follows another server
-	Cluster bool   // it is a part of a cluster, which moves keys to other servers
-	Config  string // the configuration hash that the server keeps
-}
+// Facts are what a server says of itself.
+type Facts = driver.Facts
 
 // Options are the settings of a quorum. The zero value of a field, and nil, mean
 // the default that the field names.

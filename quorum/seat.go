@@ -24,7 +24,8 @@ type seat struct {
 	stats    NodeStats
 	probed   bool          // and found fit
 	unfit    error         // or why not
-	again    time.Duration // when an unfit node is probed again
+	again    time.Duration // when it is probed again
+	probing  bool          // in the background
 	sweep    sweep
 }
 
@@ -127,16 +128,28 @@ func (s *seat) fit(ctx context.Context) error {
 	if s.Probe == nil {
 		return nil
 	}
-	b := s.quorum
 	s.mu.Lock()
 	probed, unfit, again := s.probed, s.unfit, s.again
 	s.mu.Unlock()
 	switch {
-	case unfit != nil && b.now() < again:
+	case unfit != nil && s.quorum.now() < again:
 		return unfit
 	case probed && unfit == nil:
 		return nil
 	}
+	return s.probe(ctx)
+}
+
+// A node that is used is probed again now and then, so that it knows its
+// configuration for as long as a client lives that has leases there.
+const (
+	probeEvery = time.Minute
+	probeUnfit = time.Second
+)
+
+// probe asks the node what it is.
+func (s *seat) probe(ctx context.Context) error {
+	b := s.quorum
 	facts, err := s.Probe(ctx, b.config)
 	if err == nil {
 		err = b.server.check(s, facts)
@@ -145,10 +158,33 @@ func (s *seat) fit(ctx context.Context) error {
 	defer s.mu.Unlock()
 	s.probed = err == nil
 	s.unfit = nil
+	s.again = b.now() + probeEvery
 	if errors.Is(err, errUnfit) {
-		s.unfit, s.again = err, b.now()+time.Second
+		s.unfit, s.again = err, b.now()+probeUnfit
 	}
 	return err
+}
+
+// refresh probes a node that was found fit, if that is a while ago. Nobody waits
+// for it.
+func (s *seat) refresh() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Probe == nil || !s.probed || s.probing || s.quorum.now() < s.again {
+		return
+	}
+	s.probing = true
+	s.quorum.crew.start(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+		defer cancel()
+		err := s.probe(ctx)
+		s.mu.Lock()
+		s.probing = false
+		s.mu.Unlock()
+		if err != nil {
+			s.quorum.opts.Observer.trouble(s.Name, "probe", err)
+		}
+	})
 }
 
 // errUnfit says that a server can't be a node of this quorum.

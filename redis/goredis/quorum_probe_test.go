@@ -13,39 +13,15 @@ import (
 	"github.com/pawlock/pawl/driver"
 	"github.com/pawlock/pawl/internal/testserver"
 	"github.com/pawlock/pawl/quorum"
+	adapter "github.com/pawlock/pawl/redis/goredis"
 )
-
-// probe asks a server for what makes it fit or unfit to be a node. The server
-// keeps the quorum's configuration in a key.
-func probe(rdb *goredis.Client) func(context.Context, string) (quorum.Facts, error) {
-	return func(ctx context.Context, config string) (quorum.Facts, error) {
-		info, err := rdb.Info(ctx).Result()
-		if err != nil {
-			return quorum.Facts{}, err
-		}
-		field := func(name string) string {
-			_, rest, _ := strings.Cut(info, "\n"+name+":")
-			value, _, _ := strings.Cut(rest, "\r")
-			return value
-		}
-		f := quorum.Facts{Server: field("run_id"), Replica: field("role") != "master", Cluster: field("cluster_enabled") == "1"}
-		if f.Replica || f.Cluster {
-			return f, nil
-		}
-		if err := rdb.SetNX(ctx, "pawl.quorum", config, 0).Err(); err != nil {
-			return quorum.Facts{}, err
-		}
-		f.Config, err = rdb.Get(ctx, "pawl.quorum").Result()
-		return f, err
-	}
-}
 
 func probed(t *testing.T, addrs []string) []quorum.Node {
 	nodes := nodesAt(t, addrs)
 	for i := range nodes {
 		rdb := goredis.NewClient(&goredis.Options{Addr: addrs[i], ContextTimeoutEnabled: true})
 		t.Cleanup(func() { rdb.Close() })
-		nodes[i].Probe = probe(rdb)
+		nodes[i].Probe = adapter.Probe(rdb)
 	}
 	return nodes
 }
@@ -85,4 +61,57 @@ func TestServersThatCanBeNoNodesAreRefused(t *testing.T) {
 	r.servers[1].Kill() // which by itself is no reason
 	refused("same server", []string{addrs[0], addrs[1], strings.Replace(addrs[0], "127.0.0.1", "localhost", 1)}, nil)
 	quorumOf(t, probed(t, addrs), nil)
+}
+
+// What a server keeps of a quorum ends a day after its last client, and is
+// another's as little before as after a probe of somebody else's.
+func TestTheConfigurationOutlivesItsClients(t *testing.T) {
+	s := testserver.StartRedis(t, testserver.RedisOptions{})
+	rdb := goredis.NewClient(&goredis.Options{Addr: s.Addr, ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	probe := adapter.Probe(rdb)
+	keeps := func(mine, want string) {
+		t.Helper()
+		f, err := probe(t.Context(), mine)
+		if err != nil || f.Config != want || f.Server == "" || f.Replica || f.Cluster {
+			t.Errorf("Probe with %s: got %+v, %v, want the configuration %s", mine, f, err, want)
+		}
+	}
+	life := func() time.Duration {
+		return time.Duration(s.Do("PTTL", "pawl.quorum:lock:").(int64)) * time.Millisecond
+	}
+	keeps("a", "a")
+	s.Do("PEXPIRE", "pawl.quorum:lock:", 60000)
+	keeps("b", "a")
+	if got := life(); got <= 0 || got > time.Minute {
+		t.Errorf("life of the configuration after another's probe: got %v, want what it was, a minute", got)
+	}
+	keeps("a", "a")
+	if got := life(); got < adapter.ConfigLife-time.Minute || got > adapter.ConfigLife {
+		t.Errorf("life of the configuration after its own probe: got %v, want %v", got, adapter.ConfigLife)
+	}
+	if f, err := adapter.ProbePrefix(rdb, "app:")(t.Context(), "b"); err != nil || f.Config != "b" {
+		t.Errorf("Probe under another prefix: got %+v, %v, want its own configuration", f, err)
+	}
+	s.Do("DEL", "pawl.quorum:lock:")
+	keeps("b", "b")
+}
+
+// A server that does not answer tells nothing of itself.
+func TestASilentServerIsNotCalledUnfit(t *testing.T) {
+	s := testserver.StartRedis(t, testserver.RedisOptions{})
+	rdb := goredis.NewClient(&goredis.Options{Addr: s.Addr, ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	s.Stop()
+	defer s.Continue()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if f, err := adapter.Probe(rdb)(ctx, "a"); err == nil || f != (driver.Facts{}) {
+		t.Errorf("Probe of a server that is stopped: got %+v, %v, want an error", f, err)
+	}
+	many := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{s.Addr}})
+	defer many.Close()
+	if f, err := adapter.Probe(many)(ctx, "a"); err != nil || !f.Cluster {
+		t.Errorf("Probe through a client of a cluster: got %+v, %v, want Cluster", f, err)
+	}
 }
