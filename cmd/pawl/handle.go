@@ -57,8 +57,11 @@ func (h handle) claim() driver.Claim {
 	}
 }
 
+// parseHandle reads a handle, also out of all that acquire has printed: a script
+// has that in hand if it did not take the lines apart.
 func parseHandle(s string) (handle, error) {
-	text, ok := strings.CutPrefix(strings.TrimSpace(s), handleVersion)
+	first, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	text, ok := strings.CutPrefix(strings.TrimPrefix(strings.TrimSpace(first), "handle="), handleVersion)
 	if !ok {
 		return handle{}, errHandle
 	}
