@@ -48,7 +48,9 @@ func (f durationFlag) Type() string { return "duration" }
 func parseDuration(s string) (time.Duration, error) {
 	if seconds, err := strconv.ParseFloat(s, 64); err == nil {
 		switch {
-		case !(seconds >= 0):
+		case math.IsNaN(seconds):
+			return 0, fmt.Errorf("%q is no number", s)
+		case seconds < 0:
 			return 0, fmt.Errorf("%q is negative", s)
 		case seconds > float64(math.MaxInt64/int64(time.Second)):
 			return 0, fmt.Errorf("%q is too long", s)
