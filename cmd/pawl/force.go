@@ -95,7 +95,9 @@ func (p *program) holderByID(s *store, key, id string) (pawl.Holder, error) {
 
 // confirm asks on a terminal for the name of the lock.
 func (p *program) confirm(key string, h pawl.Holder) error {
-	if info, err := os.Stdin.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+	info, err := os.Stdin.Stat()
+	null, _ := os.Stat(os.DevNull) // is a device, but nobody sits there
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 || os.SameFile(info, null) {
 		return usage("not forced: there is no terminal to confirm it on; say --yes")
 	}
 	alive := ""
