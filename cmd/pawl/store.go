@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/pawlock/pawl"
 	"github.com/pawlock/pawl/cmd/pawl/internal/open"
@@ -25,6 +26,7 @@ type store struct {
 	claim    driver.Claim    // guarded by mu: the last one sent by Acquire
 	grant    driver.Grant    // guarded by mu: the last one that came
 	held     *pawl.HeldError // guarded by mu: the last answer to Acquire if it was that
+	heldAt   time.Time       // guarded by mu: when held came
 	answered bool            // guarded by mu: some request was answered
 	tries    int             // guarded by mu: requests of Acquire that were not
 	trouble  error           // guarded by mu: the last error that was no answer
@@ -116,7 +118,7 @@ func (s *store) Acquire(ctx context.Context, c driver.Claim) (driver.Grant, erro
 	case err == nil:
 		s.answered, s.grant = true, g
 	case errors.As(err, &held):
-		s.answered, s.held = true, held
+		s.answered, s.held, s.heldAt = true, held, time.Now()
 	case !unanswered(err) && !denied(err) && (errors.Is(err, driver.ErrRefused) || errors.Is(err, driver.ErrLost)):
 		s.answered, s.trouble = true, err
 	default:
@@ -144,7 +146,7 @@ func (s *store) Renew(ctx context.Context, c driver.Claim) (driver.Grant, error)
 type seen struct {
 	claim    driver.Claim
 	grant    driver.Grant
-	held     *pawl.HeldError
+	held     *pawl.HeldError // its Age as of now
 	answered bool
 	tries    int
 	trouble  error
@@ -153,5 +155,11 @@ type seen struct {
 func (s *store) seen() seen {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return seen{s.claim, s.grant, s.held, s.answered, s.tries, s.trouble}
+	held := s.held
+	if held != nil && held.Holder.Age >= 0 {
+		aged := *held
+		aged.Holder.Age += time.Since(s.heldAt)
+		held = &aged
+	}
+	return seen{s.claim, s.grant, held, s.answered, s.tries, s.trouble}
 }

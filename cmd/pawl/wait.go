@@ -199,6 +199,9 @@ func (p *program) notAcquired(s *store, r request, err, cause error, waited time
 	case cause != nil && denied(cause):
 		return fail(exitDenied, "%s does not permit it: %s. %s", s.name, plain.Text(reason(cause)), r.purpose)
 	case errors.As(err, &held):
+		if seen.held != nil {
+			held = seen.held
+		}
 		f := p.busy(r, held, waited)
 		f.code = r.conflict
 		if r.conflict == exitOK {
