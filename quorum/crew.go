@@ -6,43 +6,44 @@ import (
 	"time"
 )
 
-// A crew is the goroutines of a backend.
+// A crew is what the goroutines of a backend owe the nodes: releases of what
+// nobody wants any more, and revocations. Close waits for these, and not for
+// answers that nobody needs.
 type crew struct {
 	mu      sync.Mutex
-	working int           // guarded by mu
-	idle    chan struct{} // guarded by mu: closed when working is 0, if somebody waits for that
+	owed    int           // guarded by mu
+	idle    chan struct{} // guarded by mu: closed when owed is 0, if somebody waits for that
 	stopped chan struct{} // closed when Close has waited long enough
 	closing atomic.Bool
 }
 
-// start runs f on a goroutine.
-func (c *crew) start(f func()) {
-	c.mu.Lock()
-	c.working++
-	c.mu.Unlock()
+// finish runs f on a goroutine that Close waits for.
+func (c *crew) finish(f func()) {
+	c.owe(1)
 	go func() {
-		defer c.done()
+		defer c.owe(-1)
 		f()
 	}()
 }
 
-func (c *crew) done() {
+// owe adds n to what is owed.
+func (c *crew) owe(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.working--; c.working == 0 && c.idle != nil {
+	if c.owed += n; c.owed == 0 && c.idle != nil {
 		close(c.idle)
 		c.idle = nil
 	}
 }
 
-// close waits for the goroutines, but not for longer than d.
+// close waits until nothing is owed, but not for longer than d.
 func (c *crew) close(d time.Duration) {
 	if c.closing.Swap(true) {
 		return
 	}
+	var idle chan struct{}
 	c.mu.Lock()
-	idle := c.idle
-	if c.working > 0 && idle == nil {
+	if c.owed > 0 {
 		idle = make(chan struct{})
 		c.idle = idle
 	}

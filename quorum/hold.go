@@ -28,6 +28,7 @@ type hold struct {
 	overdue  *time.Timer    // tells the attempt that it is overdue; guarded by mu
 	lastSeen uint64         // the last token that a node told; guarded by mu
 	nodeTime time.Time      // the time that a node told last; guarded by mu
+	owing    bool           // a release, and the crew knows; guarded by mu
 }
 
 // A call is what requests have in common that are sent for one caller.
@@ -57,7 +58,7 @@ func (h *hold) send(l call, requests []ballot.Request) {
 			h.quorum.seats[r.Node].release(h, r.At) // the node may still grant it
 			continue
 		}
-		h.quorum.crew.start(func() { h.exchange(l, r) })
+		go h.exchange(l, r)
 	}
 }
 
@@ -200,8 +201,17 @@ func (h *hold) step(r ballot.Request, ans ballot.Answer, now time.Duration) []ba
 	}
 }
 
-// wake tells all who wait for the hold to look again. mu is held.
+// wake tells all who wait for the hold to look again, and the crew whether a
+// release is owed. mu is held.
 func (h *hold) wake() {
+	switch owing := h.attempt.Owing(); {
+	case owing && !h.owing:
+		h.quorum.crew.owe(1)
+		h.owing = true
+	case !owing && h.owing:
+		h.quorum.crew.owe(-1)
+		h.owing = false
+	}
 	close(h.changed)
 	h.changed = make(chan struct{})
 }

@@ -27,6 +27,9 @@ type sight[T any] struct {
 	errs []error
 }
 
+// unowed starts what Close need not wait for.
+func unowed(f func()) { go f() }
+
 // answers returns how many nodes answered.
 func (s *sight[T]) answers() int {
 	n := 0
@@ -38,9 +41,9 @@ func (s *sight[T]) answers() int {
 	return n
 }
 
-// look asks all nodes and returns what a majority sees. The others are given as
-// long again.
-func look[T any](ctx context.Context, b *Backend, op string, limit time.Duration, ask func(context.Context, *seat) (T, error)) (*sight[T], error) {
+// look asks all nodes, on goroutines that it starts with start, and returns what a
+// majority sees. The others are given as long again.
+func look[T any](ctx context.Context, b *Backend, op string, limit time.Duration, start func(func()), ask func(context.Context, *seat) (T, error)) (*sight[T], error) {
 	type answer struct {
 		node int
 		seen T
@@ -51,7 +54,7 @@ func look[T any](ctx context.Context, b *Backend, op string, limit time.Duration
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for i, s := range b.seats {
-		b.crew.start(func() {
+		start(func() {
 			a := answer{node: i}
 			_, a.err = s.ask(ballot.Find, func() (t time.Time, err error) {
 				a.seen, err = ask(inner, s)
@@ -121,7 +124,7 @@ func (b *Backend) Inspect(ctx context.Context, key string, limit int) (driver.St
 }
 
 func (b *Backend) inspect(ctx context.Context, key string) (*sight[driver.State], error) {
-	return look(ctx, b, "inspect", lookTimeout, func(ctx context.Context, s *seat) (driver.State, error) {
+	return look(ctx, b, "inspect", lookTimeout, unowed, func(ctx context.Context, s *seat) (driver.State, error) {
 		return s.Backend.Inspect(ctx, key, 16)
 	})
 }
@@ -176,7 +179,7 @@ func (b *Backend) Revoke(ctx context.Context, key, id string, n driver.Notice) e
 		return &driver.LostError{Reason: driver.Expired}
 	}
 	type done struct{ gone bool }
-	r, err := look(ctx, b, "revoke", lookTimeout, func(ctx context.Context, s *seat) (done, error) {
+	r, err := look(ctx, b, "revoke", lookTimeout, b.crew.finish, func(ctx context.Context, s *seat) (done, error) {
 		// The last of the nodes are told too, also when a majority has been.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
 		defer cancel()
@@ -213,7 +216,7 @@ func (b *Backend) Revoke(ctx context.Context, key, id string, n driver.Notice) e
 // tell who holds.
 func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Holder, error] {
 	return func(yield func(driver.Holder, error) bool) {
-		s, err := look(ctx, b, "list", listTimeout, func(ctx context.Context, s *seat) (map[string]driver.Holder, error) {
+		s, err := look(ctx, b, "list", listTimeout, unowed, func(ctx context.Context, s *seat) (map[string]driver.Holder, error) {
 			all := make(map[string]driver.Holder)
 			for h, err := range s.Backend.List(ctx, prefix) {
 				if err != nil {

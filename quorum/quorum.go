@@ -219,8 +219,8 @@ func (b *Backend) Traits() driver.Traits { return b.traits }
 // the names of the nodes and the longest TTL.
 func (b *Backend) Config() string { return b.config }
 
-// Close implements driver.Backend. It waits for up to two seconds for what is
-// under way at the nodes, releases of claims that nobody wants among it. Claims
+// Close implements driver.Backend. It waits for up to two seconds for releases of
+// claims that nobody wants any more, and for no other answer of a node. Claims
 // that are held stay with their TTL, and the nodes' backends open.
 func (b *Backend) Close() error {
 	b.crew.close(closeTimeout)

@@ -53,6 +53,7 @@ func (b *Backend) release(ctx context.Context, h *hold, c driver.Claim) error {
 		h.until = max(h.until, h.kept)
 	}
 	round, requests := h.attempt.Release(began)
+	h.wake()
 	h.mu.Unlock()
 	h.send(l, requests)
 	settled := func() bool { return round.Result() != ballot.Pending }

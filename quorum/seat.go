@@ -174,7 +174,7 @@ func (s *seat) refresh() {
 		return
 	}
 	s.probing = true
-	s.quorum.crew.start(func() {
+	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 		defer cancel()
 		err := s.probe(ctx)
@@ -184,7 +184,7 @@ func (s *seat) refresh() {
 		if err != nil {
 			s.quorum.opts.Observer.trouble(s.Name, "probe", err)
 		}
-	})
+	}()
 }
 
 // errUnfit says that a server can't be a node of this quorum.
@@ -241,15 +241,15 @@ func (b *Backend) probeAll() error {
 		}
 		asked++
 		all.Add(1)
-		b.crew.start(func() {
+		go func() {
 			defer all.Done()
 			results <- result{s, s.fit(ctx)}
-		})
+		}()
 	}
-	b.crew.start(func() {
+	go func() {
 		all.Wait()
 		cancel()
-	})
+	}()
 	timer := time.NewTimer(probeTimeout)
 	defer timer.Stop()
 	for range asked {

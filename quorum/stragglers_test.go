@@ -160,6 +160,26 @@ func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
 	})
 }
 
+// A frozen node at which nothing is left to be released is not waited for.
+func TestCloseDoesNotWaitForAnswersThatNobodyNeeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		p, q, r := c.process(t, nil), c.process(t, nil), c.process(t, nil)
+		p.release(p.take(p.mutex("done")))
+		held := q.take(q.mutex("held"))
+		synctest.Wait()
+		c.servers[2].set(frozen)
+		if _, err := p.Inspect(context.Background(), "held", 1); err != nil {
+			t.Errorf("Inspect: %v", err)
+		}
+		took(t, 0, "Close after Inspect with a frozen node", func() { p.Close() })
+		q.renew(held)
+		took(t, 0, "Close after Renew with a frozen node", func() { q.Close() })
+		r.take(r.mutex("k"))
+		took(t, 0, "Close after Acquire with a frozen node", func() { r.Close() })
+	})
+}
+
 // What is left of a node that stays away is forgotten with the TTL.
 func TestADeadNodeIsNotTriedForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -44,7 +44,7 @@ func (s *seat) release(h *hold, at time.Duration) {
 	heap.Push(&w.due, sweepItem{h, at})
 	if !w.running {
 		w.running, w.pause = true, sweepPause
-		s.quorum.crew.start(s.sweepUp)
+		go s.sweepUp()
 		return
 	}
 	select {

@@ -36,13 +36,13 @@ func (b *Backend) Wait(ctx context.Context, c driver.Claim, held *driver.HeldErr
 			continue
 		}
 		s := b.seats[i]
-		b.crew.start(func() {
+		go func() {
 			n := c
 			n.ID, n.Queue, n.Block = c.ID+"~0", false, 1
 			if s.Backend.Wait(inner, n, r) == nil {
 				ready <- struct{}{}
 			}
-		})
+		}()
 	}
 	poll := min(minPoll<<min(losses, 5), maxPoll)
 	poll = poll/2 + rand.N(poll)

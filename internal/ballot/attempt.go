@@ -79,6 +79,17 @@ func (a *Attempt) Settled() bool {
 	return true
 }
 
+// Owing reports whether something of the attempt is still to be released
+// somewhere.
+func (a *Attempt) Owing() bool {
+	for i := range a.seats {
+		if s := &a.seats[i]; a.phase == Ended && (s.state == Asked || s.freeing && s.state != Never) {
+			return true
+		}
+	}
+	return false
+}
+
 // Waiting reports whether an acquire is still under way somewhere.
 func (a *Attempt) Waiting() bool {
 	for i := range a.seats {
