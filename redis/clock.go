@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -9,6 +10,30 @@ import (
 // A clock knows the server's clock from its answers, so that a request can say
 // until when its sender waits. The zero value knows nothing yet.
 type clock struct{ last atomic.Pointer[reading] }
+
+// Clocks are those of all servers that the backend has heard of: one, unless it
+// is a cluster. The zero value is ready.
+type clocks struct {
+	one  clock
+	many sync.Map // name of the server -> *clock
+}
+
+// clockOf returns the clock of the server that has k. Where that can't be told it
+// is one that knows nothing.
+func (b *backend) clockOf(ctx context.Context, k keys) *clock {
+	if !b.sharded {
+		return &b.clocks.one
+	}
+	home, err := b.node.Home(ctx, k.lock)
+	if err != nil {
+		return new(clock)
+	}
+	c, ok := b.clocks.many.Load(home)
+	if !ok {
+		c, _ = b.clocks.many.LoadOrStore(home, new(clock))
+	}
+	return c.(*clock)
+}
 
 // A reading is the server's time in one answer. The clock stood there at some
 // moment between the request and the answer.

@@ -29,8 +29,9 @@ func (b *backend) Inspect(ctx context.Context, key string, limit int) (driver.St
 }
 
 func (b *backend) inspect(ctx context.Context, key string, limit int) (driver.State, error) {
+	keys := b.names.of(key)
 	sent := time.Now()
-	r, err := b.run(ctx, inspectScript, b.names.of(key), limit)
+	r, err := b.run(ctx, inspectScript, keys, limit)
 	if err != nil {
 		return driver.State{}, err
 	}
@@ -42,7 +43,7 @@ func (b *backend) inspect(ctx context.Context, key string, limit int) (driver.St
 	state := driver.State{Last: fence.last, Waiting: int(r.int())}
 	waits, notices := r.list(), r.list()
 	if r.err == nil {
-		b.clock.learn(sent, now, false)
+		b.clockOf(ctx, keys).learn(sent, now, false)
 	}
 
 	if value != "" && value != sharesValue {

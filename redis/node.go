@@ -22,8 +22,18 @@ type Node interface {
 	// Eval runs a script that the server does not know yet.
 	Eval(ctx context.Context, script string, keys []string, args ...any) (any, error)
 
-	// Subscribe opens a connection that listens to channel.
-	Subscribe(ctx context.Context, channel string) (Subscription, error)
+	// Sharded reports whether it is a cluster, which keeps a channel with the
+	// keys of the same hash tag. It always reports the same.
+	Sharded() bool
+
+	// Home names the server of a cluster that has name, a key or a channel, as
+	// far as the library knows: it asks the cluster only if it knows nothing.
+	// It is "" without a cluster.
+	Home(ctx context.Context, name string) (string, error)
+
+	// Subscribe opens a connection that listens to channel, in a cluster at
+	// home. It is an error if the channel has moved from there.
+	Subscribe(ctx context.Context, home, channel string) (Subscription, error)
 
 	// Scan yields the names of all strings that match pattern, with the
 	// SCAN command. Names may come twice.
@@ -35,6 +45,9 @@ type Subscription interface {
 	// Subscribe asks for one more channel. Receive brings the confirmation.
 	Subscribe(ctx context.Context, channel string) error
 
+	// Unsubscribe asks for one channel less. Receive brings the confirmation.
+	Unsubscribe(ctx context.Context, channel string) error
+
 	// Receive returns what the server sends next. It notices within seconds
 	// that the server is gone: an error ends the subscription, which never
 	// reconnects by itself. Close interrupts it.
@@ -43,11 +56,12 @@ type Subscription interface {
 	Close() error
 }
 
-// A Message is what a [Subscription] receives: a payload, or the confirmation
-// that it listens to Channel from now on.
+// A Message is what a [Subscription] receives: a payload, the confirmation that
+// it listens to Channel from now on, or the word that it does no more, because
+// it asked for that or because a cluster has moved the channel.
 type Message struct {
 	Channel, Payload string
-	Confirmed        bool
+	Confirmed, Ended bool
 }
 
 // run runs s on the node of k, sending its source if the server has forgotten

@@ -17,6 +17,7 @@ type fakeNode struct {
 	evalSHA   func(ctx context.Context, sha string, keys []string, args []any) (any, error)
 	subscribe func(ctx context.Context, channel string) (redis.Subscription, error)
 	scan      func(pattern string) iter.Seq2[string, error]
+	home      func(name string) (string, error) // nil: no cluster
 }
 
 func (n *fakeNode) EvalSHA(ctx context.Context, sha string, keys []string, args ...any) (any, error) {
@@ -27,7 +28,16 @@ func (n *fakeNode) Eval(ctx context.Context, script string, keys []string, args 
 	return n.eval(ctx, script, keys, args)
 }
 
-func (n *fakeNode) Subscribe(ctx context.Context, channel string) (redis.Subscription, error) {
+func (n *fakeNode) Sharded() bool { return n.home != nil }
+
+func (n *fakeNode) Home(_ context.Context, name string) (string, error) {
+	if n.home == nil {
+		return "", nil
+	}
+	return n.home(name)
+}
+
+func (n *fakeNode) Subscribe(ctx context.Context, _, channel string) (redis.Subscription, error) {
 	return n.subscribe(ctx, channel)
 }
 
@@ -55,9 +65,17 @@ func (s *fakeSubscription) Subscribe(_ context.Context, channel string) error {
 	return nil
 }
 
+func (s *fakeSubscription) Unsubscribe(_ context.Context, channel string) error {
+	time.AfterFunc(s.confirmAfter, func() { s.messages <- redis.Message{Channel: channel, Ended: true} })
+	return nil
+}
+
 func (s *fakeSubscription) Receive(context.Context) (redis.Message, error) {
 	select {
 	case m := <-s.messages:
+		if m.Payload == movedReply {
+			return redis.Message{}, serverError(movedReply)
+		}
 		return m, nil
 	case <-s.closed:
 		return redis.Message{}, errors.New("closed")
@@ -74,6 +92,9 @@ func (s *fakeSubscription) say(verb, claim string) {
 	id, _ := driver.ParseID(claim)
 	s.messages <- redis.Message{Channel: "pawl:wake:" + id.Client, Payload: verb + " " + claim}
 }
+
+// movedReply is what a server says to a SUBSCRIBE for a channel that it has not.
+const movedReply = "MOVED 1 elsewhere:6379"
 
 // A serverError is one that the server sent.
 type serverError string

@@ -44,10 +44,11 @@ const (
 const tokenLimit = 1<<53 - 1
 
 type backend struct {
-	node   Node
-	names  names
-	clock  clock
-	wakeup *subscriber
+	node    Node
+	sharded bool // node is a cluster
+	names   names
+	clocks  clocks
+	wakeup  *subscriber
 }
 
 // New returns a backend on node. It does no I/O: a server that can't be
@@ -64,7 +65,7 @@ func New(node Node, o *Options) (driver.Backend, error) {
 	if err := validatePrefix(prefix); err != nil {
 		return nil, err
 	}
-	return &backend{node: node, names: names{prefix}, wakeup: newSubscriber(node)}, nil
+	return &backend{node: node, sharded: node.Sharded(), names: names{prefix}, wakeup: newSubscriber(node)}, nil
 }
 
 // Traits implements driver.Backend.
@@ -96,21 +97,22 @@ func (b *backend) Acquire(ctx context.Context, c driver.Claim) (driver.Grant, er
 		return driver.Grant{}, err
 	}
 	c.Floor = min(c.Floor, tokenLimit) // far beyond the clock: ignored
+	keys := b.names.of(c.Key)
 	if c.Queue {
-		b.wakeup.expect(c.ID, id.Client, c.TTL)
+		b.wakeup.expect(c.ID, b.channel(id.Client, keys), c.TTL)
 	}
-	g, err := b.acquire(ctx, c, channel(id.Client))
+	g, err := b.acquire(ctx, c, keys, b.channelField(id.Client))
 	if _, held := err.(*driver.HeldError); !held {
 		b.wakeup.forget(c.ID)
 	}
 	return g, err
 }
 
-func (b *backend) acquire(ctx context.Context, c driver.Claim, channel string) (driver.Grant, error) {
-	if err := b.learnClock(ctx, c.Key); err != nil {
+func (b *backend) acquire(ctx context.Context, c driver.Claim, keys keys, channel string) (driver.Grant, error) {
+	clock, err := b.learnClock(ctx, c.Key, keys)
+	if err != nil {
 		return driver.Grant{}, err
 	}
-	keys := b.names.of(c.Key)
 	queue := 0
 	if c.Queue {
 		queue = 1
@@ -121,7 +123,7 @@ func (b *backend) acquire(ctx context.Context, c driver.Claim, channel string) (
 		}
 		sent := time.Now()
 		r, err := b.run(ctx, acquireScript, keys, c.ID, milliseconds(c.TTL), c.Weight, c.Capacity,
-			b.clock.deadline(ctx), queue, max(c.Block, 1), c.Floor, channel, c.Label)
+			clock.deadline(ctx), queue, max(c.Block, 1), c.Floor, channel, c.Label)
 		if err != nil {
 			return driver.Grant{}, err
 		}
@@ -129,7 +131,7 @@ func (b *backend) acquire(ctx context.Context, c driver.Claim, channel string) (
 		if r.err != nil {
 			return driver.Grant{}, r.err
 		}
-		b.clock.learn(sent, time.UnixMicro(now), code == codeLate)
+		clock.learn(sent, time.UnixMicro(now), code == codeLate)
 		switch code {
 		case codeDone:
 			g := driver.Grant{Token: uint64(r.int()), Block: int(r.int()), TTL: wholeMilliseconds(c.TTL), Holder: c.ID, Now: time.UnixMicro(now)}
@@ -156,21 +158,28 @@ func (b *backend) acquire(ctx context.Context, c driver.Claim, channel string) (
 	}
 }
 
-// learnClock asks for the server's time if a request with the deadline of ctx
-// can't do without: the first one of a backend. Otherwise that one, delivered
-// late, would be granted after its sender gave up.
-func (b *backend) learnClock(ctx context.Context, key string) error {
-	if _, ok := ctx.Deadline(); !ok || b.clock.known() {
-		return nil
+// learnClock returns the clock of the server that has keys. It asks for the time
+// there if a request with the deadline of ctx can't do without: the first one.
+// Otherwise that one, delivered late, would be granted after its sender gave up.
+func (b *backend) learnClock(ctx context.Context, key string, keys keys) (*clock, error) {
+	clock := b.clockOf(ctx, keys)
+	if _, ok := ctx.Deadline(); !ok || clock.known() {
+		return clock, nil
 	}
 	if err := late(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	_, err := b.inspect(ctx, key, 0)
-	if err == nil || errors.Is(err, driver.ErrUnsupported) || errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrRefused) {
-		return err
+	switch {
+	case errors.Is(err, driver.ErrUnsupported) || errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrRefused):
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", driver.ErrRefused, err) // to ask is to do nothing
 	}
-	return fmt.Errorf("%w: %w", driver.ErrRefused, err) // to ask is to do nothing
+	if clock = b.clockOf(ctx, keys); !clock.known() {
+		return nil, fmt.Errorf("%w: the cluster is moving the key", driver.ErrRefused)
+	}
+	return clock, nil
 }
 
 // Renew implements driver.Backend.
@@ -181,8 +190,9 @@ func (b *backend) Renew(ctx context.Context, c driver.Claim) (driver.Grant, erro
 	if err := validateFloor(c.Floor); err != nil {
 		return driver.Grant{}, err
 	}
+	keys := b.names.of(c.Key)
 	sent := time.Now()
-	r, err := b.run(ctx, renewScript, b.names.of(c.Key), c.ID, c.Grant.Token, milliseconds(c.TTL), c.Floor)
+	r, err := b.run(ctx, renewScript, keys, c.ID, c.Grant.Token, milliseconds(c.TTL), c.Floor)
 	if err != nil {
 		return driver.Grant{}, err
 	}
@@ -190,7 +200,7 @@ func (b *backend) Renew(ctx context.Context, c driver.Claim) (driver.Grant, erro
 	if r.err != nil {
 		return driver.Grant{}, r.err
 	}
-	b.clock.learn(sent, time.UnixMicro(now), false)
+	b.clockOf(ctx, keys).learn(sent, time.UnixMicro(now), false)
 	switch code {
 	case codeDone:
 		g := c.Grant
@@ -225,8 +235,9 @@ func (b *backend) Revoke(ctx context.Context, key, id string, n driver.Notice) e
 
 // settle runs a script that ends a claim.
 func (b *backend) settle(ctx context.Context, s *script, key string, args ...any) error {
+	keys := b.names.of(key)
 	sent := time.Now()
-	r, err := b.run(ctx, s, b.names.of(key), args...)
+	r, err := b.run(ctx, s, keys, args...)
 	if err != nil {
 		return err
 	}
@@ -234,7 +245,7 @@ func (b *backend) settle(ctx context.Context, s *script, key string, args ...any
 	if r.err != nil {
 		return r.err
 	}
-	b.clock.learn(sent, time.UnixMicro(now), false)
+	b.clockOf(ctx, keys).learn(sent, time.UnixMicro(now), false)
 	switch code {
 	case codeDone:
 		return nil

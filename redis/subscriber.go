@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,55 +23,62 @@ const (
 	maxBackoff = 3 * time.Second
 )
 
-// channel returns where the store calls the claims of a client.
-func channel(client string) string { return "pawl:wake:" + client }
-
 // A subscriber listens for calls, on one connection for all claims of the
-// backend. It connects when a claim waits.
+// backend; in a cluster on one to each server that has keys they wait for. It
+// connects when a claim waits.
 //
 // No call is lost. A claim has a latch from before its Acquire is sent,
 // provided that the subscription was confirmed by then, and a call that comes
-// before its Wait stays in the latch. When the connection breaks all latches
-// are set, since any call may have been missed.
+// before its Wait stays in the latch. When the connection breaks, or a channel
+// moves to another server, the latches are set: any call may have been missed.
 type subscriber struct {
 	node Node
 
-	mu      sync.Mutex        // never held across I/O
-	latches map[string]*latch // by claim ID; guarded by mu
-	session *session          // nil while nobody waits; guarded by mu
-	closed  bool              // guarded by mu
-	running sync.WaitGroup    // the goroutines of all sessions
+	mu       sync.Mutex          // never held across I/O
+	latches  map[string]*latch   // by claim ID; guarded by mu
+	sessions map[string]*session // by home, while somebody waits; guarded by mu
+	homes    map[string]*session // by channel: the session that has it; guarded by mu
+	closed   bool                // guarded by mu
+	running  sync.WaitGroup      // the goroutines of all sessions
 }
 
 // A latch keeps the last call for a claim until it waits.
 type latch struct {
 	calls   chan call // holds one
 	expires time.Time // when its place in line is gone
+	channel string
+	session *session
 }
 
 // A session is a goroutine that keeps one connection.
 type session struct {
+	home     string // the server of a cluster, else ""
 	ctx      context.Context
 	cancel   context.CancelFunc
 	conn     Subscription             // nil while down; guarded by subscriber.mu
 	channels map[string]chan struct{} // closed once confirmed; guarded by subscriber.mu
+	ending   map[string]bool          // channels whose end was asked for, not confirmed; guarded by subscriber.mu
 	timer    *time.Timer              // ends the session when nobody waits any more
 }
 
 func newSubscriber(node Node) *subscriber {
-	return &subscriber{node: node, latches: make(map[string]*latch)}
+	return &subscriber{
+		node: node, latches: make(map[string]*latch),
+		sessions: make(map[string]*session), homes: make(map[string]*session),
+	}
 }
 
 // expect readies the latch of a claim whose Acquire is about to be sent. Without
-// a confirmed subscription there is none.
-func (s *subscriber) expect(claim, client string, ttl time.Duration) {
+// a confirmed subscription to channel there is none.
+func (s *subscriber) expect(claim, channel string, ttl time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.session == nil || !confirmed(s.session.channels[channel(client)]) {
+	n := s.homes[channel]
+	if n == nil || !confirmed(n.channels[channel]) {
 		delete(s.latches, claim)
 		return
 	}
-	s.latches[claim] = &latch{calls: make(chan call, 1), expires: time.Now().Add(ttl)}
+	s.latches[claim] = &latch{calls: make(chan call, 1), expires: time.Now().Add(ttl), channel: channel, session: n}
 }
 
 // forget drops the latch of a claim that waits no more.
@@ -91,38 +100,44 @@ func (s *subscriber) calls(claim string) (<-chan call, bool) {
 	return l.calls, true
 }
 
-// listen sees to it that the channel of client is listened to, and reports
-// whether that was confirmed before limit had passed.
-func (s *subscriber) listen(ctx context.Context, client string, limit time.Duration) bool {
-	ready := s.join(channel(client))
+// listen sees to it that channel is listened to, and reports whether that was
+// confirmed before limit had passed.
+func (s *subscriber) listen(ctx context.Context, channel string, limit time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	home, err := s.node.Home(ctx, channel)
+	if err != nil {
+		return false
+	}
+	ready := s.join(channel, home)
 	if ready == nil {
 		return false
 	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
 	select {
 	case <-ready:
 		return true
-	case <-timer.C:
 	case <-ctx.Done():
+		return false
 	}
-	return false
 }
 
-// join adds name to the channels of the session, begins one if there is none,
-// and returns what is closed on confirmation: nil if s is closed.
-func (s *subscriber) join(name string) <-chan struct{} {
+// join adds name to the channels of the session with home, begins one if there is
+// none, and returns what is closed on confirmation: nil if s is closed.
+func (s *subscriber) join(name, home string) <-chan struct{} {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
 		return nil
 	}
-	n := s.session
+	if n := s.homes[name]; n != nil && n.home != home {
+		s.drop(n, name)
+	}
+	n := s.sessions[home]
 	if n == nil {
-		n = &session{channels: make(map[string]chan struct{})}
+		n = &session{home: home, channels: make(map[string]chan struct{}), ending: make(map[string]bool)}
 		n.ctx, n.cancel = context.WithCancel(context.Background())
 		n.timer = time.AfterFunc(rest, func() { s.retire(n) })
-		s.session = n
+		s.sessions[home] = n
 		s.running.Go(func() { s.run(n) })
 	}
 	ready := n.channels[name]
@@ -130,13 +145,34 @@ func (s *subscriber) join(name string) <-chan struct{} {
 	if ready == nil {
 		ready = make(chan struct{})
 		n.channels[name] = ready
-		conn = n.conn
+		s.homes[name] = n
+		if !n.ending[name] { // or the end would come after the beginning
+			conn = n.conn
+		}
 	}
 	s.mu.Unlock()
 	if conn != nil {
 		conn.Subscribe(n.ctx, name) // an error comes from Receive too, and ends the connection
 	}
 	return ready
+}
+
+// remove takes name, for which there are no latches, from n. The caller holds s.mu.
+func (s *subscriber) remove(n *session, name string) {
+	delete(n.channels, name)
+	delete(s.homes, name)
+}
+
+// drop takes name from n, and sets the latches of those who wait for calls on it.
+// The caller holds s.mu.
+func (s *subscriber) drop(n *session, name string) {
+	s.remove(n, name)
+	for claim, l := range s.latches {
+		if l.session == n && l.channel == name {
+			l.set()
+			delete(s.latches, claim)
+		}
+	}
 }
 
 // run keeps the connection of n until n is cancelled.
@@ -159,8 +195,12 @@ func (s *subscriber) run(n *session) {
 // connect opens a connection and hands on what it receives until it breaks. It
 // reports whether anything came.
 func (s *subscriber) connect(n *session) (worked bool) {
+	s.leaveMoved(n)
 	names := s.names(n)
-	conn, err := s.node.Subscribe(n.ctx, names[0])
+	if len(names) == 0 {
+		return false
+	}
+	conn, err := s.node.Subscribe(n.ctx, n.home, names[0])
 	if err != nil {
 		return false
 	}
@@ -176,6 +216,9 @@ func (s *subscriber) connect(n *session) (worked bool) {
 	}
 	for {
 		m, err := conn.Receive(n.ctx)
+		if code(err) == "MOVED" {
+			s.leaveUnconfirmed(n)
+		}
 		if err != nil {
 			return worked
 		}
@@ -187,23 +230,87 @@ func (s *subscriber) connect(n *session) (worked bool) {
 func (s *subscriber) names(n *session) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	names := make([]string, 0, len(n.channels))
-	for name := range n.channels {
-		names = append(names, name)
+	return slices.Collect(maps.Keys(n.channels))
+}
+
+// leaveMoved takes from n the channels that have another home now. Those who wait
+// find it when they listen again.
+func (s *subscriber) leaveMoved(n *session) {
+	if n.home == "" {
+		return
 	}
-	return names
+	for _, name := range s.names(n) {
+		if home, err := s.node.Home(n.ctx, name); err != nil || home == n.home {
+			continue
+		}
+		s.mu.Lock()
+		s.remove(n, name)
+		s.mu.Unlock()
+	}
+	s.endUnlessNeeded(n)
+}
+
+// leaveUnconfirmed takes from n the channels that the server may have said it has
+// not: it does not say which.
+func (s *subscriber) leaveUnconfirmed(n *session) {
+	s.mu.Lock()
+	for name, ready := range n.channels {
+		if !confirmed(ready) {
+			s.remove(n, name)
+		}
+	}
+	s.mu.Unlock()
+	s.endUnlessNeeded(n)
+}
+
+// endUnlessNeeded ends n if it has lost all its channels.
+func (s *subscriber) endUnlessNeeded(n *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(n.channels) == 0 {
+		s.end(n)
+	}
+}
+
+// end ends n, for which there are no latches. The caller holds s.mu.
+func (s *subscriber) end(n *session) {
+	if s.sessions[n.home] == n {
+		delete(s.sessions, n.home)
+	}
+	for name := range n.channels {
+		s.remove(n, name)
+	}
+	n.timer.Stop()
+	n.cancel()
 }
 
 func (s *subscriber) receive(n *session, m Message) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if m.Confirmed {
-		if ready := n.channels[m.Channel]; ready != nil && !confirmed(ready) {
+	switch {
+	case m.Confirmed:
+		if ready := n.channels[m.Channel]; ready != nil && !confirmed(ready) && !n.ending[m.Channel] {
 			close(ready)
 		}
-		return
+	case m.Ended && n.ending[m.Channel]:
+		delete(n.ending, m.Channel)
+		if conn := n.conn; conn != nil && n.channels[m.Channel] != nil { // wanted again
+			s.mu.Unlock()
+			conn.Subscribe(n.ctx, m.Channel)
+			return
+		}
+	case m.Ended: // the cluster has moved it
+		if n.channels[m.Channel] != nil {
+			s.drop(n, m.Channel)
+		}
+	default:
+		s.call(m.Payload)
 	}
-	verb, claim, _ := strings.Cut(m.Payload, " ")
+	s.mu.Unlock()
+}
+
+// call hands a call on to whom it is for. The caller holds s.mu.
+func (s *subscriber) call(payload string) {
+	verb, claim, _ := strings.Cut(payload, " ")
 	l := s.latches[claim]
 	if l == nil {
 		return
@@ -224,52 +331,69 @@ func (s *subscriber) broken(n *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n.conn = nil
+	clear(n.ending)
 	for name, ready := range n.channels {
 		if confirmed(ready) {
 			n.channels[name] = make(chan struct{})
 		}
 	}
-	if s.session != n {
-		return // a newer session has latches of its own
-	}
 	for claim, l := range s.latches {
-		l.set()
-		delete(s.latches, claim)
-	}
-}
-
-// retire ends n unless somebody has waited lately.
-func (s *subscriber) retire(n *session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.session != n {
-		return
-	}
-	now := time.Now()
-	for claim, l := range s.latches {
-		if l.expires.Before(now) {
+		if l.session == n { // a newer session has latches of its own
+			l.set()
 			delete(s.latches, claim)
 		}
 	}
-	if len(s.latches) > 0 {
-		n.timer.Reset(rest)
+}
+
+// retire ends n unless somebody has waited lately. In a cluster, where channels
+// are as many as keys, it lets go of those that nobody needs.
+func (s *subscriber) retire(n *session) {
+	s.mu.Lock()
+	if s.sessions[n.home] != n {
+		s.mu.Unlock()
 		return
 	}
-	s.session = nil
-	n.cancel()
+	now := time.Now()
+	used := make(map[string]bool)
+	for claim, l := range s.latches {
+		switch {
+		case l.session != n:
+		case l.expires.Before(now):
+			delete(s.latches, claim)
+		default:
+			used[l.channel] = true
+		}
+	}
+	if len(used) == 0 {
+		s.end(n)
+		s.mu.Unlock()
+		return
+	}
+	n.timer.Reset(rest)
+	conn := n.conn
+	var unused []string
+	for name, ready := range n.channels {
+		if n.home != "" && conn != nil && !used[name] && confirmed(ready) {
+			unused = append(unused, name)
+			n.ending[name] = true
+			s.remove(n, name)
+		}
+	}
+	s.mu.Unlock()
+	for _, name := range unused {
+		conn.Unsubscribe(n.ctx, name) // an error comes from Receive too
+	}
 }
 
 func (s *subscriber) close() {
 	s.mu.Lock()
 	s.closed = true
-	if n := s.session; n != nil {
-		s.session = nil
-		n.timer.Stop()
-		n.cancel()
-	}
 	for claim, l := range s.latches {
 		l.set()
 		delete(s.latches, claim)
+	}
+	for _, n := range s.sessions {
+		s.end(n)
 	}
 	s.mu.Unlock()
 	s.running.Wait()

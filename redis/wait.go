@@ -15,6 +15,28 @@ const (
 	maxPoll = 5 * time.Second
 )
 
+// channel returns the name of the channel on which the store calls a client about
+// k: one for all keys, but for a cluster one for each hash tag, kept where the
+// keys are.
+func (b *backend) channel(client string, k keys) string {
+	if !b.sharded {
+		return wakeChannel + client
+	}
+	start, end, _ := hashTag(k.line)
+	return wakeChannel + "{" + k.line[start:end] + "}:" + client
+}
+
+// channelField returns what a record has for the channel. It can't have a hash
+// tag, with spaces maybe: the scripts put that in.
+func (b *backend) channelField(client string) string {
+	if !b.sharded {
+		return wakeChannel + client
+	}
+	return wakeChannel + "{}:" + client
+}
+
+const wakeChannel = "pawl:wake:"
+
 // Wait implements driver.Backend. It returns early rather than late: when the
 // claim is called, when the claim in the way ends, and after a while anyway,
 // since the place in line has to be kept alive.
@@ -26,7 +48,7 @@ func (b *backend) Wait(ctx context.Context, c driver.Claim, h *driver.HeldError)
 		// The Acquire was not sent after the subscription was confirmed, so a
 		// call may have been missed: it is repeated as soon as there is one.
 		if c.Queue {
-			if id, ok := driver.ParseID(c.ID); ok && b.wakeup.listen(ctx, id.Client, min(pause, poll)) {
+			if id, ok := driver.ParseID(c.ID); ok && b.wakeup.listen(ctx, b.channel(id.Client, b.names.of(c.Key)), min(pause, poll)) {
 				return nil
 			}
 		}

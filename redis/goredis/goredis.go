@@ -11,9 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"net"
 	"sync"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -47,6 +45,7 @@ func NewNode(rdb goredis.UniversalClient) redis.Node {
 		n.bounded = rdb.Options().ContextTimeoutEnabled
 	case *goredis.ClusterClient:
 		n.bounded = rdb.Options().ContextTimeoutEnabled
+		n.cluster = rdb
 	case *goredis.Ring:
 		n.bounded = rdb.Options().ContextTimeoutEnabled
 	}
@@ -55,7 +54,8 @@ func NewNode(rdb goredis.UniversalClient) redis.Node {
 
 type node struct {
 	rdb     goredis.UniversalClient
-	bounded bool // rdb returns at the deadline of a context
+	cluster *goredis.ClusterClient // rdb if it is one
+	bounded bool                   // rdb returns at the deadline of a context
 }
 
 // once is a command that go-redis sends once. It would repeat one whose answer
@@ -107,6 +107,7 @@ func (n *node) eval(ctx context.Context, verb, script string, keys []string, arg
 func (n *node) process(ctx context.Context, cmd once) (any, error) {
 	n.rdb.Process(ctx, cmd) // the error is the command's too
 	v, err := cmd.Result()
+	n.doubt(err)
 	if errors.Is(err, goredis.ErrPoolTimeout) || errors.Is(err, goredis.ErrPoolExhausted) || errors.Is(err, goredis.ErrClosed) {
 		return nil, fmt.Errorf("%w: %w", driver.ErrRefused, err) // nothing was sent
 	}
@@ -159,49 +160,3 @@ func (n *node) servers(ctx context.Context) ([]goredis.Cmdable, error) {
 	}
 	return []goredis.Cmdable{n.rdb}, nil
 }
-
-// heartbeat is how long a subscription may be silent before it is probed.
-const heartbeat = 3 * time.Second
-
-type subscription struct {
-	pubsub *goredis.PubSub
-	probed bool // nothing has come since the last ping
-}
-
-// Subscribe implements redis.Node.
-func (n *node) Subscribe(ctx context.Context, channel string) (redis.Subscription, error) {
-	return &subscription{pubsub: n.rdb.Subscribe(ctx, channel)}, nil // Receive reports an error
-}
-
-// Subscribe implements redis.Subscription.
-func (s *subscription) Subscribe(ctx context.Context, channel string) error {
-	return s.pubsub.Subscribe(ctx, channel)
-}
-
-// Receive implements redis.Subscription.
-func (s *subscription) Receive(ctx context.Context) (redis.Message, error) {
-	for {
-		v, err := s.pubsub.ReceiveTimeout(ctx, heartbeat)
-		var timeout net.Error
-		if errors.As(err, &timeout) && timeout.Timeout() && !s.probed && ctx.Err() == nil {
-			s.probed = true
-			err = s.pubsub.Ping(ctx)
-			if err == nil {
-				continue
-			}
-		}
-		if err != nil {
-			return redis.Message{}, err
-		}
-		s.probed = false
-		switch v := v.(type) {
-		case *goredis.Subscription:
-			return redis.Message{Channel: v.Channel, Confirmed: v.Kind == "subscribe"}, nil
-		case *goredis.Message:
-			return redis.Message{Channel: v.Channel, Payload: v.Payload}, nil
-		}
-	}
-}
-
-// Close implements redis.Subscription.
-func (s *subscription) Close() error { return s.pubsub.Close() }

@@ -69,6 +69,14 @@ local function fits(w, c)
   return cur == '#shares' and w < c and units + w <= c
 end
 
+-- publish says something on a channel. One with {} in its name is in the slot of the
+-- keys, whose hash tag goes there: that is how it is on Redis Cluster.
+local function publish(channel, message)
+  local before, after = string.match(channel, '^(.-{)(}.*)$')
+  if not before then return redis.pcall('PUBLISH', channel, message) end
+  return redis.pcall('SPUBLISH', before .. string.match(line, '{(.-)}') .. after, message)
+end
+
 -- wake drops dead claims from the head of the line and, if there is room for the
 -- claim that heads it then, calls that claim. It has a second to answer, so that a
 -- dead waiter costs the others no more. One that was called is called again only if
@@ -83,10 +91,10 @@ local function wake(room)
       if fits(tonumber(w), tonumber(c)) and (room or state == 'w') then
         expiry = math.min(tonumber(expiry), ms + 1000)
         redis.call('HSET', claims, head[1], string.format('c %s %s %.0f %s', w, c, expiry, rest))
-        redis.pcall('PUBLISH', channel, 'go ' .. head[1])
+        publish(channel, 'go ' .. head[1])
         local second = head[2] and redis.call('HGET', claims, head[2])
         channel = second and string.match(second, '^%a %d+ %d+ %d+ %d+ %d+ %d+ (%S+) ')
-        if channel then redis.pcall('PUBLISH', channel, 'next ' .. head[2]) end
+        if channel then publish(channel, 'next ' .. head[2]) end
       end
       return
     end
