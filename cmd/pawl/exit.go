@@ -150,3 +150,12 @@ func unanswered(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, io.EOF)
 }
+
+// cannot returns what can't be done with a store that gave err: reach it, or use
+// it though it answers.
+func cannot(err error) string {
+	if errors.Is(err, driver.ErrRefused) && !unanswered(err) {
+		return "use"
+	}
+	return "reach"
+}

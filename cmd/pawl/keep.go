@@ -230,7 +230,7 @@ func (p *program) notKept(s *store, h handle, what string, err error) error {
 		return fail(code, "%s: this handle (%s) lost %s%s; %s", what, plain.Text(shortID(driver.Holder{Claim: h.claim()})), plain.Quote(h.Key),
 			lostHow(err), p.nowHeld(s, h))
 	case exitUnreachable:
-		return fail(code, "%s: cannot reach %s: %s", what, s.name, plain.Text(reason(err)))
+		return fail(code, "%s: cannot %s %s: %s", what, cannot(err), s.name, plain.Text(reason(err)))
 	default:
 		return fail(code, "%s: %s", what, plain.Text(reason(err)))
 	}

@@ -84,7 +84,7 @@ func look(f func(context.Context) error) error {
 func (p *program) unseen(s *store, err error) *failure {
 	code := classify(err)
 	if code == exitUnreachable {
-		return fail(code, "cannot reach %s: %s", s.name, plain.Text(reason(err)))
+		return fail(code, "cannot %s %s: %s", cannot(err), s.name, plain.Text(reason(err)))
 	}
 	return fail(code, "cannot look at %s: %s", s.name, plain.Text(reason(err)))
 }

@@ -272,7 +272,7 @@ func (p *program) tellWaiting(ctx context.Context, s *store, r request, began ti
 		switch {
 		case seen.held == nil && seen.trouble != nil && !outage:
 			outage = true
-			p.note("cannot reach %s: %s; still trying", s.name, plain.Text(reason(seen.trouble)))
+			p.note("cannot %s %s: %s; still trying", cannot(seen.trouble), s.name, plain.Text(reason(seen.trouble)))
 			fallthrough
 		case seen.held == nil:
 			timer.Reset(firstWord)
