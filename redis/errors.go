@@ -45,8 +45,10 @@ func explain(err error, s *script, k keys) error {
 	case "READONLY", "LOADING", "MASTERDOWN", "NOREPLICAS", "MISCONF", "OOM", "BUSY",
 		"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "CROSSSLOT",
 		"NOAUTH", "WRONGPASS", "NOPERM", "NOSCRIPT",
-		"FENCEOVERFLOW", "BADFENCE": // of acquire.lua, before it writes
+		"FENCEOVERFLOW", "BADFENCE", "TTLTOOLONG": // of acquire.lua, before it grants
 		return fmt.Errorf("%w: %w", driver.ErrRefused, err)
+	case "NORUNID": // so are these
+		return fmt.Errorf("%w: %w", driver.ErrUnsupported, err)
 	}
 	switch text := err.Error(); {
 	case strings.Contains(text, "ompiling script") && strings.Contains(text, "'#'"):

@@ -10,10 +10,22 @@ const derived = "pawl."
 // names gives keys the names that they have in the store.
 type names struct{ prefix string }
 
-// keys are the KEYS of every script, in order.
-type keys struct{ lock, line, shares, claims, fence string }
+// keys are the KEYS of the scripts, in order. Node is "" but for those scripts
+// that look at the quarantine.
+type keys struct{ lock, line, shares, claims, fence, node string }
 
-func (k keys) slice() []string { return []string{k.lock, k.line, k.shares, k.claims, k.fence} }
+func (k keys) slice() []string {
+	switch {
+	case k.node == "":
+		return []string{k.lock, k.line, k.shares, k.claims, k.fence}
+	case k.lock == "":
+		return []string{k.node}
+	}
+	return []string{k.lock, k.line, k.shares, k.claims, k.fence, k.node}
+}
+
+// node returns the name of the marker of the restart quarantine.
+func (n names) node() string { return derived + "node:" + n.prefix }
 
 // of returns the names for key. All of them are in one hash slot: that of the
 // hash tag in the name of the lock if it has one, else of the whole name.

@@ -12,6 +12,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,11 @@ type Options struct {
 	// invoice/42 is lock:invoice/42 in the store. All programs that share
 	// locks have to agree on it. Default "lock:".
 	Prefix string
+
+	// Quarantine makes a server that may have forgotten what it granted wait
+	// until that has ended. Default none: after a restart without its data, or a
+	// failover, a server grants what somebody may still hold.
+	Quarantine *Quarantine
 }
 
 // DefaultPrefix begins the names of locks unless Options say otherwise.
@@ -44,33 +50,51 @@ const (
 const tokenLimit = 1<<53 - 1
 
 type backend struct {
-	node    Node
-	sharded bool // node is a cluster
-	names   names
-	clocks  clocks
-	wakeup  *subscriber
+	node       Node
+	sharded    bool // node is a cluster
+	names      names
+	quarantine *Quarantine // nil for none
+	clocks     clocks
+	wakeup     *subscriber
 }
 
 // New returns a backend on node. It does no I/O: a server that can't be
 // reached, or is too old, is an error of the first call. A nil o is the
 // defaults; an option that can't be used is a [*driver.FieldError].
 func New(node Node, o *Options) (driver.Backend, error) {
-	prefix := DefaultPrefix
-	if o != nil && o.Prefix != "" {
-		prefix = o.Prefix
+	b, err := newBackend(node, o)
+	if err != nil {
+		return nil, err
+	}
+	b.wakeup = newSubscriber(node)
+	return b, nil
+}
+
+// newBackend returns a backend that nobody can wait with.
+func newBackend(node Node, o *Options) (*backend, error) {
+	if o == nil {
+		o = new(Options)
 	}
 	if node == nil {
 		return nil, &driver.FieldError{Field: "Node", Why: "is nil"}
 	}
-	if err := validatePrefix(prefix); err != nil {
+	b := &backend{node: node, sharded: node.Sharded(), names: names{cmp.Or(o.Prefix, DefaultPrefix)}}
+	if err := validatePrefix(b.names.prefix); err != nil {
 		return nil, err
 	}
-	return &backend{node: node, sharded: node.Sharded(), names: names{prefix}, wakeup: newSubscriber(node)}, nil
+	if o.Quarantine != nil {
+		q, err := o.Quarantine.validate(b.Traits())
+		if err != nil {
+			return nil, err
+		}
+		b.quarantine = q
+	}
+	return b, nil
 }
 
 // Traits implements driver.Backend.
-func (*backend) Traits() driver.Traits {
-	return driver.Traits{
+func (b *backend) Traits() driver.Traits {
+	t := driver.Traits{
 		Name:     "redis",
 		Fencing:  true,
 		Fair:     true,
@@ -78,6 +102,10 @@ func (*backend) Traits() driver.Traits {
 		MinTTL:   10 * time.Millisecond,
 		MaxTTL:   365 * 24 * time.Hour,
 	}
+	if b.quarantine != nil {
+		t.MaxTTL = b.quarantine.MaxTTL
+	}
+	return t
 }
 
 // Close implements driver.Backend. It ends the subscription and waits for its
@@ -122,8 +150,12 @@ func (b *backend) acquire(ctx context.Context, c driver.Claim, keys keys, channe
 			return driver.Grant{}, err
 		}
 		sent := time.Now()
-		r, err := b.run(ctx, acquireScript, keys, c.ID, milliseconds(c.TTL), c.Weight, c.Capacity,
-			clock.deadline(ctx), queue, max(c.Block, 1), c.Floor, channel, c.Label)
+		args := []any{c.ID, milliseconds(c.TTL), c.Weight, c.Capacity,
+			clock.deadline(ctx), queue, max(c.Block, 1), c.Floor, channel, c.Label}
+		if b.quarantine != nil {
+			keys.node, args = b.marker(), append(args, b.quarantine.args()...)
+		}
+		r, err := b.run(ctx, acquireScript, keys, args...)
 		if err != nil {
 			return driver.Grant{}, err
 		}
@@ -152,6 +184,8 @@ func (b *backend) acquire(ctx context.Context, c driver.Claim, keys keys, channe
 			if attempt == 2 {
 				return driver.Grant{}, errLate
 			}
+		case codeQuarantine, codeDisagree:
+			return driver.Grant{}, b.quarantined(code, r)
 		default:
 			return driver.Grant{}, r.unknown(code)
 		}

@@ -9,11 +9,13 @@ import (
 
 // First values of the scripts' answers.
 const (
-	codeDone    = 1
-	codeHeld    = 0
-	codeLost    = -1
-	codeLate    = -2 // of acquire.lua
-	codeForeign = -2 // of revoke.lua
+	codeDone       = 1
+	codeHeld       = 0
+	codeLost       = -1
+	codeLate       = -2 // of acquire.lua
+	codeForeign    = -2 // of revoke.lua
+	codeQuarantine = -3 // of acquire.lua
+	codeDisagree   = -4 // of acquire.lua
 )
 
 // A reply is the answer of a script, read from front to back. What is not as

@@ -14,11 +14,12 @@ type script struct{ name, source, sha string }
 
 // The scripts. Nothing changes them.
 var (
-	acquireScript = load("acquire.lua")
-	renewScript   = load("renew.lua")
-	releaseScript = load("release.lua")
-	revokeScript  = load("revoke.lua")
-	inspectScript = load("inspect.lua")
+	acquireScript   = load("acquire.lua")
+	renewScript     = load("renew.lua")
+	releaseScript   = load("release.lua")
+	revokeScript    = load("revoke.lua")
+	inspectScript   = load("inspect.lua")
+	bootstrapScript = load("bootstrap.lua")
 )
 
 func load(name string) *script {

@@ -5,8 +5,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/pawlock/pawl/internal/testserver"
+	"github.com/pawlock/pawl/redis"
 )
 
 // BenchmarkUncontended locks and unlocks keys that nobody else wants.
@@ -44,6 +46,8 @@ func BenchmarkServerTime(b *testing.B) {
 	s := testserver.StartRedis(b, testserver.RedisOptions{})
 	c := newClient(b, s.Addr)
 	c.release(b, c.must(b, c.mutex("k")))
+	guarded := newGuarded(b, s.Addr, redis.Quarantine{MaxTTL: time.Minute})
+	guarded.release(b, guarded.must(b, guarded.mutex("k")))
 	least := make(map[string]float64)
 	measure := func(name string, run func()) {
 		s.Do("CONFIG", "RESETSTAT")
@@ -64,6 +68,15 @@ func BenchmarkServerTime(b *testing.B) {
 		measure("acquire", func() {
 			for i := range claims {
 				claim := c.must(b, c.mutex(keys(i)))
+				held[i] = func() { c.release(b, claim) }
+			}
+		})
+		for i := range claims {
+			held[i]()
+		}
+		measure("guarded-acquire", func() {
+			for i := range claims {
+				claim := guarded.must(b, guarded.mutex(keys(i)))
 				held[i] = func() { c.release(b, claim) }
 			}
 		})

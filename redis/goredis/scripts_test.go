@@ -23,9 +23,11 @@ import (
 //
 // In before, call and want, US+2 is the server's time in microseconds two
 // seconds from now, MS-1 that in milliseconds one second ago. Times and
-// durations are compared to the second: a real server's clock goes on.
+// durations are compared to the second: a real server's clock goes on. RUNID is
+// the server's run ID and INCARNATION what fences have of it.
 type scriptTest struct {
 	name   string
+	keys   []string // by name; nil: the five of a lock
 	before []string // commands; a word in single quotes may have spaces
 	call   string   // a script, and its ARGV
 	want   string   // the answer, as fmt prints it; or the error
@@ -34,11 +36,14 @@ type scriptTest struct {
 }
 
 // The keys of the tables, by the names that the scripts give them.
-var scriptKeys = []string{"lock", "line", "shares", "claims", "fence"}
+var scriptKeys = []string{"lock", "line", "shares", "claims", "fence", "node"}
 
 func keyOf(name string) string {
-	if name == "lock" {
+	switch name {
+	case "lock":
 		return "lock:k"
+	case "node":
+		return "pawl.node:lock:"
 	}
 	return "pawl." + name + ":{lock:k}"
 }
@@ -47,20 +52,25 @@ func TestScripts(t *testing.T) {
 	t.Run("miniredis", func(t *testing.T) {
 		m := newMiniredis(t)
 		now := time.Date(2030, 1, 2, 3, 4, 5, 123456000, time.UTC)
-		testScripts(t, dialMiniredis(t, m.Dial), func() { m.SetTime(now) }, true)
+		testScripts(t, dialMiniredis(t, m.Dial), func() { m.SetTime(now) }, "", true)
 	})
 	t.Run("redis-server", func(t *testing.T) {
 		s := testserver.StartRedis(t, testserver.RedisOptions{})
 		rdb := goredis.NewClient(&goredis.Options{Addr: s.Addr})
 		t.Cleanup(func() { rdb.Close() })
-		testScripts(t, rdb, func() {}, false)
+		_, run, _ := strings.Cut(s.Do("INFO", "server").(string), "run_id:")
+		run, _, _ = strings.Cut(run, "\r")
+		testScripts(t, rdb, func() {}, run, false)
 	})
 }
 
-func testScripts(t *testing.T, rdb *goredis.Client, reset func(), mini bool) {
+func testScripts(t *testing.T, rdb *goredis.Client, reset func(), run string, mini bool) {
 	var tests []scriptTest
 	for _, some := range [][]scriptTest{acquireTests(), sharesTests(), lineTests(), renewTests(), releaseTests(), revokeTests(), inspectTests()} {
 		tests = append(tests, some...)
+	}
+	if !mini { // it has no INFO in scripts
+		tests = append(tests, quarantineTests()...)
 	}
 	listen := rdb.Subscribe(t.Context(), "ch.me", "ch.you", "ch.it", "end")
 	t.Cleanup(func() { listen.Close() })
@@ -75,7 +85,7 @@ func testScripts(t *testing.T, rdb *goredis.Client, reset func(), mini bool) {
 			reset()
 			for attempt := 1; ; attempt++ {
 				began := time.Now()
-				problems := runScriptTest(t, rdb, heard, test, mini)
+				problems := runScriptTest(t, rdb, heard, test, run, mini)
 				if !mini && time.Since(began) > slow && attempt < 20 {
 					continue // the server's clock went on too far
 				}
@@ -93,7 +103,7 @@ func testScripts(t *testing.T, rdb *goredis.Client, reset func(), mini bool) {
 const slow = 400 * time.Millisecond
 
 // runScriptTest returns what differs from what test wants.
-func runScriptTest(t *testing.T, rdb *goredis.Client, published <-chan *goredis.Message, test scriptTest, mini bool) (problems []string) {
+func runScriptTest(t *testing.T, rdb *goredis.Client, published <-chan *goredis.Message, test scriptTest, run string, mini bool) (problems []string) {
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	ctx := t.Context()
 	rdb.FlushAll(ctx)
@@ -101,8 +111,13 @@ func runScriptTest(t *testing.T, rdb *goredis.Client, published <-chan *goredis.
 	if err != nil {
 		t.Fatal(err)
 	}
+	named, unnamed := strings.NewReplacer(), strings.NewReplacer()
+	if run != "" {
+		named = strings.NewReplacer("RUNID", run, "INCARNATION", run[:8])
+		unnamed = strings.NewReplacer(run, "RUNID", run[:8], "INCARNATION")
+	}
 	for _, command := range test.before {
-		args := words(command, now)
+		args := words(named.Replace(command), now)
 		for _, name := range scriptKeys {
 			if args[1] == name {
 				args[1] = keyOf(name)
@@ -112,15 +127,19 @@ func runScriptTest(t *testing.T, rdb *goredis.Client, published <-chan *goredis.
 			t.Fatalf("before: %v: %v", args, err)
 		}
 	}
-	before := dump(t, rdb, now)
+	before := dump(t, rdb, now, unnamed)
 
-	call := words(test.call, now)
+	call := words(named.Replace(test.call), now)
+	names := test.keys
+	if names == nil {
+		names = scriptKeys[:5]
+	}
 	var keys []string
-	for _, name := range scriptKeys {
+	for _, name := range names {
 		keys = append(keys, keyOf(name))
 	}
 	v, err := rdb.Eval(ctx, readScript(t, call[0].(string)), keys, call[1:]...).Result()
-	got := relative(fmt.Sprint(v), now)
+	got := relative(unnamed.Replace(fmt.Sprint(v)), now)
 	var sent goredis.Error
 	switch {
 	case errors.As(err, &sent):
@@ -137,7 +156,7 @@ func runScriptTest(t *testing.T, rdb *goredis.Client, published <-chan *goredis.
 	if heard := heardBy(t, rdb, published); heard != test.heard {
 		problem("%s: got %q published, want %q", test.call, heard, test.heard)
 	}
-	after, want := dump(t, rdb, now), strings.Join(test.after, "\n")
+	after, want := dump(t, rdb, now, unnamed), strings.Join(test.after, "\n")
 	if test.after == nil {
 		want = before
 	}
@@ -220,7 +239,7 @@ func relative(s string, now time.Time) string {
 }
 
 // dump prints the keys, each with its time to live.
-func dump(t *testing.T, rdb *goredis.Client, now time.Time) string {
+func dump(t *testing.T, rdb *goredis.Client, now time.Time, unnamed *strings.Replacer) string {
 	ctx := t.Context()
 	var lines []string
 	for _, name := range scriptKeys {
@@ -244,7 +263,7 @@ func dump(t *testing.T, rdb *goredis.Client, now time.Time) string {
 			text = "a " + kind
 		}
 		life := rdb.Do(ctx, "PTTL", key).Val().(int64)
-		lines = append(lines, relative(fmt.Sprintf("%s: %s, %d", name, strings.TrimSpace(text), life), now))
+		lines = append(lines, relative(fmt.Sprintf("%s: %s, %d", name, unnamed.Replace(strings.TrimSpace(text)), life), now))
 	}
 	return strings.Join(lines, "\n")
 }

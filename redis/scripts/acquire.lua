@@ -9,6 +9,8 @@
 --                  "#w" -> the weight of all shares; "!claimID" -> a notice, and
 --                  "#n" -> the IDs that have one (see revoke.lua)
 -- KEYS[5]  fence   string: "token:incarnation:claimID", the last token given out
+-- KEYS[6]  marker  string: "run until floor written length terms", the server that may
+--                  grant, and when; only with a quarantine, and not on a cluster
 --
 -- A record is "state weight capacity expiry ttl token block channel label", with
 -- times in milliseconds. States: w waits, c was called and waits, h holds a share,
@@ -25,6 +27,9 @@
 -- ARGV[9]  wake channel; {} in it stands for the hash tag of the keys, and is for
 --          Redis Cluster
 -- ARGV[10] label
+-- ARGV[11] with a quarantine, the longest TTL in milliseconds
+-- ARGV[12] with a quarantine, what is added to it, in milliseconds
+-- ARGV[13] with a quarantine, what else its clients have to agree on
 --
 -- Returns one of
 --   {1, now, token, block, notice...}               granted
@@ -32,8 +37,15 @@
 --       kind 1 (id is the value of lock), 2 (a share) or 3 (a claim that waits)
 --   {-1, now, reason, notice...}                    was granted, and is not any more
 --   {-2, now}                                       came after the sender's deadline
+--   {-3, now, left}                                 in quarantine for so long
+--   {-4, now, terms}                                others have another quarantine
 -- with now in microseconds, left in milliseconds (-1: never ends) and a notice of
 -- kind (a asked, f forced), time in microseconds, by, why.
+--
+-- The marker has the run ID of the server that wrote it, then in microseconds until
+-- when nothing is granted, a floor for tokens, when it was written and how long the
+-- quarantine is, then ARGV[11] to ARGV[13]. It lives for 90 days: without it a server
+-- begins a quarantine, be it that it has lost everything or that nobody came for long.
 
 local lock, line, shares, claims, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local id, ttl = ARGV[1], ARGV[2]
@@ -46,11 +58,52 @@ if ARGV[5] ~= '0' and now > tonumber(ARGV[5]) then
   return {-2, now}
 end
 
+-- A server that is not the one of the marker may have forgotten what it granted, or
+-- have old counters. INFO tells whether it is: a marker alone comes back with an old
+-- snapshot, and is on a replica too. The marker is written and kept whatever becomes of
+-- the claim.
+local inc, least = '', 0
+if ARGV[11] then
+  local info = redis.pcall('INFO', 'server')
+  local run = type(info) == 'string' and string.match(info, 'run_id:(%x+)')
+  if not run then
+    return redis.error_reply('NORUNID the server does not tell its run_id, which a quarantine takes: grant +info')
+  end
+  inc = string.sub(run, 1, 8)
+  if KEYS[6] then
+    if tonumber(ttl) > tonumber(ARGV[11]) then
+      return redis.error_reply('TTLTOOLONG the TTL is longer than the quarantine allows')
+    end
+    local ours = ARGV[11] .. ' ' .. ARGV[12] .. ' ' .. ARGV[13]
+    local length = math.max((ARGV[11] + ARGV[12]) * 1000, 2000000)
+    local ran, ends, floor, written, long, terms = string.match(call('GET', KEYS[6]) or '',
+      '^(%x+) (%d+) (%d+) (%d+) (%d+) (%d+ %d+ .*)$')
+    least, ends = tonumber(floor or 0), tonumber(ends or 0)
+    local changed = true
+    if ran ~= run then
+      length = math.max(length, tonumber(long or 0)) -- theirs may have been longer
+      ends, least = now + length, math.max(least, now + 2000000)
+    elseif terms ~= ours then
+      return {-4, now, terms}
+    else
+      length = tonumber(long)
+      changed = ends > now + length or now - written > 86400000000
+      ends = math.min(ends, now + length) -- the clock may have been set back
+    end
+    if changed then
+      call('SET', KEYS[6], format('%s %.0f %.0f %.0f %.0f %s', run, ends, least, now, length, ours), 'PX', 7776000000)
+    end
+    if now < ends then
+      return {-3, now, math.ceil((ends - now) / 1000)}
+    end
+  end
+end
+
 local cur = call('GET', lock)
-local last, lastid = 0, nil
+local last, lastinc, lastid = 0, nil, nil
 local f = call('GET', fence)
 if f then
-  last, lastid = string.match(f, '^(%d+):%x*:(.*)$')
+  last, lastinc, lastid = string.match(f, '^(%d+):(%x*):(.*)$')
   last = tonumber(last)
   if not last then
     return redis.error_reply('BADFENCE the last token of the key is unreadable')
@@ -60,17 +113,24 @@ end
 -- The new token. Without a candidate it is the clock if that is ahead, so that
 -- tokens go on rising when the counter is lost. A candidate far beyond the clock is
 -- ignored, so that no client with a wrong clock can push the counter to its end.
+-- A counter of another incarnation may be older than tokens that were given out
+-- since: the token leaps over a second's worth of them.
 local token, block = last + 1, tonumber(ARGV[7])
+if f and inc ~= '' and lastinc ~= inc then token = last + 1048576 end
 if ARGV[8] == '0' then
   if now > token then token = now end
 else
-  local floor = tonumber(ARGV[8])
-  if last == 0 and now - 1000000 > token then token = now - 1000000 end
-  if floor > token and floor <= now + 1000000 then token = floor end
+  local candidate = tonumber(ARGV[8])
+  if not f then
+    token = math.max(token, least + 1, now - 1000000)
+  elseif inc ~= '' and lastinc ~= inc then
+    token = math.max(token, now + 1000000)
+  end
+  if candidate > token and candidate <= now + 1000000 then token = candidate end
 end
-local spent = last > 9007199254740991 - 65536 -- beyond, Lua can't count exactly
+local spent = token > 9007199254740992 - 65536 -- beyond, Lua can't count exactly
 local text = format('%.0f', token)
-local newfence = (block == 1 and text or format('%.0f', token + block - 1)) .. '::' .. id
+local newfence = (block == 1 and text or format('%.0f', token + block - 1)) .. ':' .. inc .. ':' .. id
 local fencettl = '86400000'
 if ttl * 10 > 86400000 then fencettl = format('%.0f', ttl * 10) end
 
