@@ -26,6 +26,9 @@
 //   - Deleting the directory, or a record in it, frees locks that are in use,
 //     and their holders learn it only when they renew. New tokens are then
 //     above the old ones as long as the wall clock is right.
+//   - A process that is stopped (SIGSTOP, a debugger) in the middle of an
+//     operation keeps the others from that key until it goes on or dies. They
+//     get no answer, and are told so; nobody is given the lock.
 //   - The directory is created for its owner alone (0700, files 0600). All who
 //     may write there can take, break and damage every lock.
 //   - Durability ends where the disk lies about a flush, and at a disk that
