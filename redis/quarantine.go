@@ -24,8 +24,8 @@ import (
 // never been used begins with a quarantine too, unless [Bootstrap] says that
 // nobody can hold anything.
 //
-// It takes the right to run INFO, and some microseconds of the server for each
-// Acquire. The end of the quarantine is on the server's wall clock: a step
+// It takes the right to run INFO, and about ten microseconds of the server for
+// each Acquire. The end of the quarantine is on the server's wall clock: a step
 // forward ends it early. Holders that know nothing of pawl have to keep to
 // MaxTTL by themselves, and a claim that is released with a longer Keep may end
 // with a restart.
@@ -61,7 +61,7 @@ type QuarantineError struct {
 
 // Error implements the error interface.
 func (e *QuarantineError) Error() string {
-	return fmt.Sprintf("the server is new, or was restarted, failed over or flushed: it grants nothing for %v more, until all leases of before have ended", e.Left)
+	return fmt.Sprintf("in quarantine for %v more: the server is new, was restarted, failed over or flushed, and may have forgotten leases", e.Left)
 }
 
 // Unwrap makes errors.Is(err, driver.ErrRefused) hold.

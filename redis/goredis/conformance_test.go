@@ -14,11 +14,26 @@ import (
 	"github.com/pawlock/pawl/driver"
 	"github.com/pawlock/pawl/driver/drivertest"
 	"github.com/pawlock/pawl/internal/testserver"
+	"github.com/pawlock/pawl/redis"
 	adapter "github.com/pawlock/pawl/redis/goredis"
 )
 
-func TestConformance(t *testing.T) {
+func TestConformance(t *testing.T) { testConformance(t, nil) }
+
+// A quarantine that is over changes nothing but the tokens.
+func TestConformanceAfterAQuarantine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("is the same again")
+	}
+	testConformance(t, &redis.Options{Quarantine: &redis.Quarantine{MaxTTL: time.Hour}})
+}
+
+func testConformance(t *testing.T, o *redis.Options) {
+	t.Parallel()
 	server := testserver.StartRedis(t, testserver.RedisOptions{})
+	if o != nil {
+		newGuarded(t, server.Addr, *o.Quarantine) // begins it
+	}
 	drivertest.Run(t, drivertest.Harness{
 		New: func(t *testing.T) drivertest.Store {
 			proxies := make(map[driver.Backend]*testserver.Proxy)
@@ -27,7 +42,10 @@ func TestConformance(t *testing.T) {
 					p := testserver.StartProxy(t, server.Addr)
 					rdb := goredis.NewClient(&goredis.Options{Addr: p.Addr})
 					t.Cleanup(func() { rdb.Close() })
-					b := adapter.New(rdb)
+					b, err := redis.New(adapter.NewNode(rdb), o)
+					if err != nil {
+						t.Fatal(err)
+					}
 					proxies[b] = p
 					return b
 				},

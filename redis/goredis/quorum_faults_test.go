@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -20,12 +21,13 @@ import (
 	"github.com/pawlock/pawl/driver/drivertest"
 	"github.com/pawlock/pawl/internal/testserver"
 	"github.com/pawlock/pawl/quorum"
+	"github.com/pawlock/pawl/redis"
 )
 
 var faultsFor = flag.Duration("quorum.faults", 15*time.Second, "how long the servers of a quorum are made to fail")
 
 // quorumChild has the servers' addresses, the resource's last, in the processes
-// that this test starts, and how long they work.
+// that this test starts, how long they work, and whether with a quarantine.
 const quorumChild = "PAWL_TEST_QUORUM_CHILD"
 
 // guard decides on a write with a token, and keeps what it has decided.
@@ -35,15 +37,29 @@ if ok then redis.call('SET', KEYS[1], ARGV[1]) end
 redis.call('RPUSH', KEYS[2], ARGV[1] .. ' ' .. tostring(ok))
 return ok and 1 or 0`)
 
-// Servers are killed and come back empty, are stopped, are flushed, one about
-// every second: what the clients of five processes saw is sound. Without the
-// restart quarantine two may hold at once, and the guard has to tell them apart;
-// it never accepts a write of the older.
+// Servers are killed and come back empty or with an old snapshot, are stopped, are
+// flushed, one about every second: what the clients of five processes saw is
+// sound. Without the restart quarantine two may hold at once, and the guard has to
+// tell them apart; it never accepts a write of the older. With it no two do.
 func TestTokensRiseWhileServersFail(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 15 s")
 	}
+	for _, guarded := range []bool{false, true} {
+		t.Run(fmt.Sprintf("quarantine=%v", guarded), func(t *testing.T) {
+			t.Parallel()
+			testTokensRise(t, guarded)
+		})
+	}
+}
+
+func testTokensRise(t *testing.T, guarded bool) {
 	r := startRedlock(t, 5)
+	if guarded {
+		for _, s := range r.servers {
+			newGuarded(t, s.Addr, brief) // begins the quarantine
+		}
+	}
 	resource := testserver.StartRedis(t, testserver.RedisOptions{})
 	var (
 		history drivertest.History
@@ -54,7 +70,7 @@ func TestTokensRiseWhileServersFail(t *testing.T) {
 	for i := range 5 {
 		all.Go(func() {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestQuorumProcess$")
-			cmd.Env = append(os.Environ(), quorumChild+"="+strings.Join(append(r.addrs(), resource.Addr), ",")+" "+faultsFor.String())
+			cmd.Env = append(os.Environ(), quorumChild+"="+strings.Join(append(r.addrs(), resource.Addr), ",")+fmt.Sprintf(" %v %v", *faultsFor, guarded))
 			var stderr strings.Builder
 			cmd.Stderr = &stderr
 			out, err := cmd.Output()
@@ -88,7 +104,7 @@ func TestTokensRiseWhileServersFail(t *testing.T) {
 	}
 	overlaps := 0
 	for _, v := range history.Check() {
-		if v.Property == drivertest.NoOverlap {
+		if v.Property == drivertest.NoOverlap && !guarded {
 			overlaps++ // nothing keeps a node that has forgotten a lease from granting
 			continue
 		}
@@ -109,9 +125,17 @@ func harm(r *redlock, random *rand.Rand, stop <-chan time.Time, faults map[strin
 		case <-time.After(600*time.Millisecond + time.Duration(random.Int64N(int64(800*time.Millisecond)))):
 		}
 		s := r.servers[random.IntN(len(r.servers))]
-		switch random.IntN(3) {
-		case 0:
-			faults["killed"]++
+		switch random.IntN(4) {
+		case 0, 3:
+			if random.IntN(2) == 0 {
+				faults["killed"]++
+				dir := s.Do("CONFIG", "GET", "dir").([]any)[1].(string)
+				_ = os.Remove(filepath.Join(dir, "dump.rdb"))
+			} else {
+				faults["killed after a snapshot"]++
+				s.Do("SAVE")
+				time.Sleep(time.Duration(random.Int64N(int64(300 * time.Millisecond))))
+			}
 			s.Kill()
 			time.Sleep(time.Duration(random.Int64N(int64(300 * time.Millisecond))))
 			s.Start()
@@ -121,8 +145,11 @@ func harm(r *redlock, random *rand.Rand, stop <-chan time.Time, faults map[strin
 			time.Sleep(200*time.Millisecond + time.Duration(random.Int64N(int64(time.Second))))
 			s.Continue()
 		case 2:
-			faults["flushed"]++
-			s.Do("FLUSHALL")
+			many := 1 + 2*random.IntN(2) // one, or a majority
+			faults["flushed"] += many
+			for _, i := range random.Perm(len(r.servers))[:many] {
+				r.servers[i].Do("FLUSHALL")
+			}
 		}
 	}
 }
@@ -144,18 +171,22 @@ func record(history *drivertest.History, out string) {
 
 // TestQuorumProcess is a client process of the test above, and of no use alone.
 func TestQuorumProcess(t *testing.T) {
-	where, how, ok := strings.Cut(os.Getenv(quorumChild), " ")
-	if !ok {
+	words := strings.Fields(os.Getenv(quorumChild))
+	if len(words) != 3 {
 		t.Skip("is run by TestTokensRiseWhileServersFail")
 	}
-	addrs := strings.Split(where, ",")
-	d, err := time.ParseDuration(how)
+	addrs := strings.Split(words[0], ",")
+	d, err := time.ParseDuration(words[1])
 	if err != nil {
 		t.Fatal(err)
 	}
+	var options *redis.Options
+	if words[2] == "true" {
+		options = &redis.Options{Quarantine: &brief}
+	}
 	resource := goredis.NewClient(&goredis.Options{Addr: addrs[len(addrs)-1]})
 	defer resource.Close()
-	q := quorumOf(t, nodesAt(t, addrs[:len(addrs)-1]), &quorum.Options{Timeout: 300 * time.Millisecond})
+	q := quorumOf(t, nodesWith(t, addrs[:len(addrs)-1], options), &quorum.Options{Timeout: 300 * time.Millisecond})
 	client, err := pawl.New(q, &pawl.Options{TTL: time.Second})
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/pawlock/pawl/driver/drivertest"
 	"github.com/pawlock/pawl/internal/testserver"
 	"github.com/pawlock/pawl/quorum"
+	"github.com/pawlock/pawl/redis"
 	adapter "github.com/pawlock/pawl/redis/goredis"
 )
 
@@ -36,11 +37,16 @@ func (r *redlock) addrs() []string {
 }
 
 // nodesAt returns the nodes at addrs, and frees them when the test has ended.
-func nodesAt(t testing.TB, addrs []string) []quorum.Node {
+func nodesAt(t testing.TB, addrs []string) []quorum.Node { return nodesWith(t, addrs, nil) }
+
+func nodesWith(t testing.TB, addrs []string, o *redis.Options) []quorum.Node {
 	var nodes []quorum.Node
 	for i, addr := range addrs {
 		rdb := goredis.NewClient(&goredis.Options{Addr: addr, ContextTimeoutEnabled: true})
-		b := adapter.New(rdb)
+		b, err := redis.New(adapter.NewNode(rdb), o)
+		if err != nil {
+			t.Fatal(err)
+		}
 		t.Cleanup(func() {
 			b.Close()
 			rdb.Close()

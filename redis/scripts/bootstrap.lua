@@ -13,7 +13,8 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local info = redis.pcall('INFO', 'server')
-local run = type(info) == 'string' and string.match(info, 'run_id:(%x+)')
+local at = type(info) == 'string' and string.find(info, 'run_id:', 1, true) -- much faster than a pattern
+local run = at and string.match(info, '^%x+', at + 7)
 if not run then
   return redis.error_reply('NORUNID the server does not tell its run_id, which a quarantine takes: grant +info')
 end
