@@ -9,10 +9,6 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// window is how many operations on one key the model is asked about at most: the
-// search takes time that is exponential in the worst case.
-const window = 1000
-
 type opKind int
 
 // The operations of the model. One of each acquire and free for each grant: that
