@@ -16,6 +16,7 @@ type fakeNode struct {
 	eval      func(ctx context.Context, script string, keys []string, args []any) (any, error)
 	evalSHA   func(ctx context.Context, sha string, keys []string, args []any) (any, error)
 	subscribe func(ctx context.Context, channel string) (redis.Subscription, error)
+	pin       func() (redis.Conn, error)
 	scan      func(pattern string) iter.Seq2[string, error]
 	home      func(name string) (string, error) // nil: no cluster
 }
@@ -40,6 +41,8 @@ func (n *fakeNode) Home(_ context.Context, name string) (string, error) {
 func (n *fakeNode) Subscribe(ctx context.Context, _, channel string) (redis.Subscription, error) {
 	return n.subscribe(ctx, channel)
 }
+
+func (n *fakeNode) Pin(context.Context, string) (redis.Conn, error) { return n.pin() }
 
 func (n *fakeNode) Scan(_ context.Context, pattern string) iter.Seq2[string, error] {
 	return n.scan(pattern)

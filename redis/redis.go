@@ -34,6 +34,10 @@ type Options struct {
 	// until that has ended. Default none: after a restart without its data, or a
 	// failover, a server grants what somebody may still hold.
 	Quarantine *Quarantine
+
+	// Durability says where a grant or a renewal has to have arrived before it
+	// counts. Default: at the server, in memory.
+	Durability Durability
 }
 
 // DefaultPrefix begins the names of locks unless Options say otherwise.
@@ -54,6 +58,7 @@ type backend struct {
 	sharded    bool // node is a cluster
 	names      names
 	quarantine *Quarantine // nil for none
+	durability Durability
 	clocks     clocks
 	wakeup     *subscriber
 }
@@ -82,6 +87,10 @@ func newBackend(node Node, o *Options) (*backend, error) {
 	if err := validatePrefix(b.names.prefix); err != nil {
 		return nil, err
 	}
+	if err := o.Durability.validate(); err != nil {
+		return nil, err
+	}
+	b.durability = o.Durability
 	if o.Quarantine != nil {
 		q, err := o.Quarantine.validate(b.Traits())
 		if err != nil {
@@ -129,14 +138,16 @@ func (b *backend) Acquire(ctx context.Context, c driver.Claim) (driver.Grant, er
 	if c.Queue {
 		b.wakeup.expect(c.ID, b.channel(id.Client, keys), c.TTL)
 	}
-	g, err := b.acquire(ctx, c, keys, b.channelField(id.Client))
+	g, err := b.durably(ctx, c, keys, func(on Evaluator) (driver.Grant, error) {
+		return b.acquire(ctx, on, c, keys, b.channelField(id.Client))
+	})
 	if _, held := err.(*driver.HeldError); !held {
 		b.wakeup.forget(c.ID)
 	}
 	return g, err
 }
 
-func (b *backend) acquire(ctx context.Context, c driver.Claim, keys keys, channel string) (driver.Grant, error) {
+func (b *backend) acquire(ctx context.Context, on Evaluator, c driver.Claim, keys keys, channel string) (driver.Grant, error) {
 	clock, err := b.learnClock(ctx, c.Key, keys)
 	if err != nil {
 		return driver.Grant{}, err
@@ -155,7 +166,7 @@ func (b *backend) acquire(ctx context.Context, c driver.Claim, keys keys, channe
 		if b.quarantine != nil {
 			keys.node, args = b.marker(), append(args, b.quarantine.args()...)
 		}
-		r, err := b.run(ctx, acquireScript, keys, args...)
+		r, err := runOn(ctx, on, acquireScript, keys, args...)
 		if err != nil {
 			return driver.Grant{}, err
 		}
@@ -225,8 +236,12 @@ func (b *backend) Renew(ctx context.Context, c driver.Claim) (driver.Grant, erro
 		return driver.Grant{}, err
 	}
 	keys := b.names.of(c.Key)
+	return b.durably(ctx, c, keys, func(on Evaluator) (driver.Grant, error) { return b.renew(ctx, on, c, keys) })
+}
+
+func (b *backend) renew(ctx context.Context, on Evaluator, c driver.Claim, keys keys) (driver.Grant, error) {
 	sent := time.Now()
-	r, err := b.run(ctx, renewScript, keys, c.ID, c.Grant.Token, milliseconds(c.TTL), c.Floor)
+	r, err := runOn(ctx, on, renewScript, keys, c.ID, c.Grant.Token, milliseconds(c.TTL), c.Floor)
 	if err != nil {
 		return driver.Grant{}, err
 	}

@@ -60,7 +60,7 @@ type node struct {
 
 // once is a command that go-redis sends once. It would repeat one whose answer
 // was lost, and behind the back of a caller who has to know.
-type once struct{ *goredis.Cmd }
+type once struct{ goredis.Cmder }
 
 // NoRetry implements goredis.Cmder.
 func (once) NoRetry() bool { return true }
@@ -76,12 +76,7 @@ func (n *node) Eval(ctx context.Context, script string, keys []string, args ...a
 }
 
 func (n *node) eval(ctx context.Context, verb, script string, keys []string, args []any) (any, error) {
-	all := make([]any, 0, 3+len(keys)+len(args))
-	all = append(all, verb, script, len(keys))
-	for _, k := range keys {
-		all = append(all, k)
-	}
-	cmd := once{goredis.NewCmd(ctx, append(all, args...)...)}
+	cmd := evalCommand(ctx, verb, script, keys, args)
 	if n.bounded || ctx.Done() == nil {
 		return n.process(ctx, cmd)
 	}
@@ -104,14 +99,29 @@ func (n *node) eval(ctx context.Context, verb, script string, keys []string, arg
 	}
 }
 
-func (n *node) process(ctx context.Context, cmd once) (any, error) {
-	n.rdb.Process(ctx, cmd) // the error is the command's too
-	v, err := cmd.Result()
+func evalCommand(ctx context.Context, verb, script string, keys []string, args []any) *goredis.Cmd {
+	all := make([]any, 0, 3+len(keys)+len(args))
+	all = append(all, verb, script, len(keys))
+	for _, k := range keys {
+		all = append(all, k)
+	}
+	return goredis.NewCmd(ctx, append(all, args...)...)
+}
+
+func (n *node) process(ctx context.Context, cmd *goredis.Cmd) (any, error) {
+	if err := n.sent(n.rdb.Process(ctx, once{cmd})); err != nil {
+		return nil, err
+	}
+	return cmd.Val(), nil
+}
+
+// sent says more of the error of a command.
+func (n *node) sent(err error) error {
 	n.doubt(err)
 	if errors.Is(err, goredis.ErrPoolTimeout) || errors.Is(err, goredis.ErrPoolExhausted) || errors.Is(err, goredis.ErrClosed) {
-		return nil, fmt.Errorf("%w: %w", driver.ErrRefused, err) // nothing was sent
+		return fmt.Errorf("%w: %w", driver.ErrRefused, err) // nothing was sent
 	}
-	return v, err
+	return err
 }
 
 // Scan implements redis.Node.
