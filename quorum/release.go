@@ -30,7 +30,14 @@ func (b *Backend) Release(ctx context.Context, c driver.Claim) error {
 			return context.Cause(ctx)
 		}
 		if h := b.book.held(e); h != nil {
-			return b.release(ctx, h, c)
+			err := b.release(ctx, h, c)
+			if err == nil {
+				// What earlier attempts have left is being withdrawn. It is given its
+				// time, so that whoever looks next does not take it for a hold; if
+				// that is too short it goes on in the background.
+				_ = b.outlast(ctx, e, c)
+			}
+			return err
 		}
 		if err := b.forget(ctx, e, c); err != nil || c.Grant.Token == 0 {
 			return err
@@ -86,9 +93,19 @@ func (b *Backend) release(ctx context.Context, h *hold, c driver.Claim) error {
 	return h.noMajority("release", "too few answered", votes)
 }
 
-// forget waits until nothing that failed attempts have left keeps others from a
-// majority.
+// forget drops a claim of which nothing but failed attempts is known, once those
+// have left nothing that keeps others from a majority.
 func (b *Backend) forget(ctx context.Context, e *entry, c driver.Claim) error {
+	if err := b.outlast(ctx, e, c); err != nil {
+		return err
+	}
+	b.book.drop(c.ID)
+	return nil
+}
+
+// outlast waits until nothing that failed attempts have left keeps others from a
+// majority.
+func (b *Backend) outlast(ctx context.Context, e *entry, c driver.Claim) error {
 	b.book.mu.Lock()
 	past := e.past
 	b.book.mu.Unlock()
@@ -97,6 +114,5 @@ func (b *Backend) forget(ctx context.Context, e *entry, c driver.Claim) error {
 			return fmt.Errorf("release of a failed attempt: %w", err)
 		}
 	}
-	b.book.drop(c.ID)
 	return nil
 }
