@@ -68,6 +68,9 @@ func (b *Backend) release(ctx context.Context, h *hold, c driver.Claim) error {
 	if err := h.wait(ctx, b.timeout(h.ttl())+settling, enough); err == nil {
 		took := b.now() - began
 		if h.wait(ctx, max(took, minPause), settled) == nil {
+			// A majority may be nodes that never had it, because they are down; each
+			// of the others is then needed by whoever comes next.
+			_ = h.wait(ctx, b.timeout(h.ttl()), h.free)
 			// The rest are given half as long again, so that whoever comes next finds
 			// the key free at all nodes, and none of them is waited for.
 			_ = h.wait(ctx, took/2, func() bool { return !round.Open() })
@@ -91,6 +94,19 @@ func (b *Backend) release(ctx context.Context, h *hold, c driver.Claim) error {
 		return errors.Join(context.Cause(ctx), h.noMajority("release", "too few answered in time", votes))
 	}
 	return h.noMajority("release", "too few answered", votes)
+}
+
+// free reports whether enough nodes are up and have nothing of an ended hold for
+// others to get a majority. mu is held.
+func (h *hold) free() bool {
+	taken := 0
+	for i, err := range h.errs {
+		down := err != nil && !errors.Is(err, driver.ErrHeld) && !errors.Is(err, driver.ErrLost)
+		if down || h.attempt.Has(i) {
+			taken++
+		}
+	}
+	return taken <= len(h.errs)-h.quorum.majority()
 }
 
 // forget drops a claim of which nothing but failed attempts is known, once those

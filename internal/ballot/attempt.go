@@ -349,6 +349,9 @@ func (a *Attempt) Left() int {
 	return left
 }
 
+// Has reports whether a node has, or may have, something of the attempt.
+func (a *Attempt) Has(node int) bool { return a.seats[node].state != Never }
+
 // Backs reports whether a node is one of the majority that stands for the token:
 // it granted that very value, or has acknowledged it.
 func (a *Attempt) Backs(node int) bool {
