@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -55,21 +57,40 @@ type fakeSubscription struct {
 	messages     chan redis.Message
 	closed       chan struct{}
 	close        sync.Once
+
+	mu   sync.Mutex
+	open map[string]bool // channels that were confirmed; guarded by mu
+}
+
+// channels returns what the subscription listens to.
+func (s *fakeSubscription) channels() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.open))
+}
+
+func (s *fakeSubscription) confirm(m redis.Message) {
+	s.mu.Lock()
+	if s.open[m.Channel] = m.Confirmed; m.Ended {
+		delete(s.open, m.Channel)
+	}
+	s.mu.Unlock()
+	s.messages <- m
 }
 
 func newFakeSubscription(channel string, confirmAfter time.Duration) *fakeSubscription {
-	s := &fakeSubscription{confirmAfter: confirmAfter, messages: make(chan redis.Message, 100), closed: make(chan struct{})}
+	s := &fakeSubscription{confirmAfter: confirmAfter, messages: make(chan redis.Message, 100), closed: make(chan struct{}), open: make(map[string]bool)}
 	s.Subscribe(context.Background(), channel)
 	return s
 }
 
 func (s *fakeSubscription) Subscribe(_ context.Context, channel string) error {
-	time.AfterFunc(s.confirmAfter, func() { s.messages <- redis.Message{Channel: channel, Confirmed: true} })
+	time.AfterFunc(s.confirmAfter, func() { s.confirm(redis.Message{Channel: channel, Confirmed: true}) })
 	return nil
 }
 
 func (s *fakeSubscription) Unsubscribe(_ context.Context, channel string) error {
-	time.AfterFunc(s.confirmAfter, func() { s.messages <- redis.Message{Channel: channel, Ended: true} })
+	time.AfterFunc(s.confirmAfter, func() { s.confirm(redis.Message{Channel: channel, Ended: true}) })
 	return nil
 }
 

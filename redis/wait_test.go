@@ -43,9 +43,15 @@ type stage struct {
 }
 
 func newStage(t *testing.T, confirmAfter time.Duration) *stage {
+	return newShardedStage(t, confirmAfter, nil)
+}
+
+// newShardedStage returns a stage in a cluster, unless home is nil.
+func newShardedStage(t *testing.T, confirmAfter time.Duration, home func(name string) (string, error)) *stage {
 	s := &stage{ids: driver.NewIdentity("me"), subs: make(chan *fakeSubscription, 10)}
 	node := &fakeNode{
 		evalSHA: held(9, time.Minute),
+		home:    home,
 		subscribe: func(_ context.Context, channel string) (redis.Subscription, error) {
 			sub := newFakeSubscription(channel, confirmAfter)
 			s.subs <- sub

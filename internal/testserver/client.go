@@ -3,6 +3,7 @@ package testserver
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -37,6 +38,16 @@ func Dial(ctx context.Context, addr string) (*Client, error) {
 		network = "unix"
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{conn: conn, r: bufio.NewReader(conn)}, nil
+}
+
+// DialTLS connects to host:port over TLS.
+func DialTLS(ctx context.Context, addr string, config *tls.Config) (*Client, error) {
+	d := tls.Dialer{Config: config}
+	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}

@@ -6,13 +6,16 @@ package testserver
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +29,7 @@ type Redis struct {
 
 	t    testing.TB
 	args []string
+	tls  *tls.Config // nil: without
 
 	mu  sync.Mutex
 	cmd *exec.Cmd // guarded by mu
@@ -35,41 +39,81 @@ type Redis struct {
 // RedisOptions say how a server is started. The zero value is a server without
 // persistence.
 type RedisOptions struct {
-	Args   []string // added to the command line, one word each
-	Socket bool     // listen on a Unix socket too
+	Args   []string      // added to the command line, one word each
+	Socket bool          // listen on a Unix socket too
+	TLS    *Certificates // on Addr, in place of plain connections; clients need a certificate
+
+	// AnyClient lets clients without a certificate in, where TLS is on.
+	AnyClient bool
 }
 
 // patience is how long a server may take to start or to stop.
 const patience = 20 * time.Second
 
+// Program returns the server that is tested: redis-server, or what the environment
+// variable PAWL_REDIS_SERVER names, valkey-server say.
+func Program() string {
+	if p := os.Getenv("PAWL_REDIS_SERVER"); p != "" {
+		return p
+	}
+	return "redis-server"
+}
+
 // StartRedis starts a server and waits until it answers. It skips the test if
-// redis-server is not installed, and fails it if PAWL_REQUIRE names redis. The
+// the server is not installed, and fails it if PAWL_REQUIRE names redis. The
 // server's log is shown if the test fails.
 func StartRedis(t testing.TB, o RedisOptions) *Redis {
 	t.Helper()
-	Require(t, "redis", "redis-server")
-	dir, err := os.MkdirTemp("", "pawl") // not TempDir: the path of a socket is at most 107 bytes long
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	r := &Redis{Addr: freeAddrs(t, 1)[0], t: t, log: new(output)}
+	Require(t, "redis", Program())
+	r := newRedis(t, freeAddrs(t, 1)[0], o)
+	r.Start()
+	return r
+}
+
+// newRedis readies a server for its Start. It ends with the test.
+func newRedis(t testing.TB, addr string, o RedisOptions) *Redis {
+	t.Helper()
+	dir := tempDir(t)
+	r := &Redis{Addr: addr, t: t, log: new(output)}
 	_, port, _ := net.SplitHostPort(r.Addr)
-	r.args = []string{"--port", port, "--bind", "127.0.0.1", "--dir", dir, "--daemonize", "no",
+	r.args = []string{"--bind", "127.0.0.1", "--dir", dir, "--daemonize", "no",
 		"--save", "", "--appendonly", "no", "--enable-debug-command", "local"}
+	if o.TLS == nil {
+		r.args = append(r.args, "--port", port)
+	} else {
+		r.tls = o.TLS.Client()
+		r.args = append(append(r.args, "--port", "0", "--tls-port", port), o.TLS.args()...)
+		if o.AnyClient {
+			r.args = append(r.args, "--tls-auth-clients", "no")
+		}
+	}
 	if o.Socket {
 		r.Socket = filepath.Join(dir, "redis.sock")
 		r.args = append(r.args, "--unixsocket", r.Socket, "--unixsocketperm", "700")
 	}
 	r.args = append(r.args, o.Args...)
-	t.Cleanup(func() {
+	r.cleanUp()
+	return r
+}
+
+// tempDir is not TempDir: the path of a socket is at most 107 bytes long.
+func tempDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pawl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func (r *Redis) cleanUp() {
+	r.t.Cleanup(func() {
 		r.Kill()
-		if t.Failed() {
-			t.Logf("log of redis-server on %s:\n%s", r.Addr, r.log)
+		if r.t.Failed() {
+			r.t.Logf("log of the server on %s:\n%s", r.Addr, r.log)
 		}
 	})
-	r.Start()
-	return r
 }
 
 // Require skips the test unless all programs are installed. Where the
@@ -91,39 +135,45 @@ func Require(t testing.TB, name string, programs ...string) {
 // Start starts the server again after Kill.
 func (r *Redis) Start() {
 	r.t.Helper()
-	cmd := exec.Command("redis-server", r.args...)
+	r.launch()
+	r.await()
+}
+
+// launch starts the process.
+func (r *Redis) launch() {
+	r.t.Helper()
+	cmd := exec.Command(Program(), r.args...)
 	cmd.Stdout, cmd.Stderr = r.log, r.log
 	if err := cmd.Start(); err != nil {
-		r.t.Fatalf("start redis-server: %v", err)
+		r.t.Fatalf("start %s: %v", Program(), err)
 	}
 	r.mu.Lock()
 	r.cmd = cmd
 	r.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	var err error
-	for ctx.Err() == nil {
-		if err = ping(ctx, r.Addr); err == nil {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	r.t.Fatalf("redis-server on %s does not answer: %v", r.Addr, err)
 }
 
-// ping reports whether the server at addr is ready. One that asks for a
-// password is.
-func ping(ctx context.Context, addr string) error {
-	c, err := Dial(ctx, addr)
-	if err != nil {
+// await waits until the server answers. One that asks for a password does.
+func (r *Redis) await() {
+	r.t.Helper()
+	poll(r.t, "the server on "+r.Addr+" answers", func() error {
+		_, err := r.Try("PING")
+		if err != nil && strings.HasPrefix(err.Error(), "NOAUTH") {
+			return nil
+		}
 		return err
+	})
+}
+
+// poll calls done until it returns nil.
+func poll(t testing.TB, what string, done func() error) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if err = done(); err == nil {
+			return
+		}
 	}
-	defer c.Close()
-	_, err = c.Do(ctx, "PING")
-	if err != nil && strings.HasPrefix(err.Error(), "NOAUTH") {
-		return nil
-	}
-	return err
+	t.Fatalf("%s: not after %v: %v", what, patience, err)
 }
 
 // Kill ends the server at once, as a crash would, and waits for its end.
@@ -143,7 +193,7 @@ func (r *Redis) Client() *Client {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	c, err := Dial(ctx, r.Addr)
+	c, err := r.dial(ctx)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -166,7 +216,7 @@ func (r *Redis) Do(args ...any) any {
 func (r *Redis) Try(args ...any) (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	c, err := Dial(ctx, r.Addr)
+	c, err := r.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -174,15 +224,27 @@ func (r *Redis) Try(args ...any) (any, error) {
 	return c.Do(ctx, args...)
 }
 
+func (r *Redis) dial(ctx context.Context) (*Client, error) {
+	if r.tls != nil {
+		return DialTLS(ctx, r.Addr, r.tls)
+	}
+	return Dial(ctx, r.Addr)
+}
+
 // freeAddrs returns n loopback addresses that were free. All are held at the
-// same time, so that no two are the same.
+// same time, so that no two are the same. Their ports are below those that the
+// system gives to outgoing connections, which could take them before the server
+// does.
 func freeAddrs(t testing.TB, n int) []string {
 	t.Helper()
 	var addrs []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for tries := 0; len(addrs) < n; tries++ {
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(10000+rand.IntN(22000))))
 		if err != nil {
-			t.Fatal(err)
+			if tries > 1000 {
+				t.Fatal(err)
+			}
+			continue
 		}
 		defer l.Close()
 		addrs = append(addrs, l.Addr().String())
