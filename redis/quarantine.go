@@ -50,7 +50,10 @@ type Quarantine struct {
 	Config string
 }
 
-const defaultSlack = time.Second
+const (
+	defaultSlack    = time.Second
+	leastQuarantine = 2 * time.Second // acquire.lua and bootstrap.lua have it too
+)
 
 // A QuarantineError says that the server may have forgotten what it has granted,
 // and grants nothing until that has ended. errors.Is(err, driver.ErrRefused)

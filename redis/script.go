@@ -20,6 +20,8 @@ var (
 	revokeScript    = load("revoke.lua")
 	inspectScript   = load("inspect.lua")
 	bootstrapScript = load("bootstrap.lua")
+	factsScript     = load("facts.lua")
+	checkScript     = load("check.lua")
 )
 
 func load(name string) *script {

@@ -12,8 +12,8 @@ import (
 
 func readScripts(t *testing.T) map[string]string {
 	paths, err := filepath.Glob("scripts/*.lua")
-	if err != nil || len(paths) != 6 {
-		t.Fatalf("scripts: got %q, %v, want six", paths, err)
+	if err != nil || len(paths) != 8 {
+		t.Fatalf("scripts: got %q, %v, want eight", paths, err)
 	}
 	scripts := make(map[string]string)
 	for _, path := range paths {

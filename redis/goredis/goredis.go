@@ -60,7 +60,7 @@ type node struct {
 
 // once is a command that go-redis sends once. It would repeat one whose answer
 // was lost, and behind the back of a caller who has to know.
-type once struct{ goredis.Cmder }
+type once struct{ *goredis.Cmd }
 
 // NoRetry implements goredis.Cmder.
 func (once) NoRetry() bool { return true }
