@@ -115,7 +115,7 @@ func (b *Backend) lingers(c driver.Claim) time.Duration {
 // begin starts an attempt with a nonce of its own: what is late of one attempt
 // must never be taken for another's.
 func (b *Backend) begin(l call, c driver.Claim) (*hold, []ballot.Request) {
-	h := &hold{quorum: b, claim: c, errs: make([]error, len(b.seats)), changed: make(chan struct{})}
+	h := &hold{quorum: b, claim: c, errs: make([]error, len(b.seats))}
 	h.number = b.nonces.Add(1)
 	h.nonce = c.ID + "~" + strconv.FormatUint(h.number, 10)
 	wall := b.time(b.clocks())
@@ -139,35 +139,44 @@ const settling = 50 * time.Millisecond
 
 // decide waits until the attempt is decided, and returns how many rounds it took.
 func (h *hold) decide(ctx context.Context, l call, began time.Duration) (o ballot.Outcome, rounds int) {
-	rounds = 1
-	var patience <-chan time.Time
+	var (
+		confirms bool // guarded by mu
+		hurried  bool // the rest have been given a time; guarded by mu
+		patience <-chan time.Time
+	)
+	next := h.watch(func() bool {
+		confirms = confirms || h.attempt.Phase() == ballot.Confirming
+		return h.attempt.Outcome() != ballot.Open || !hurried && h.attempt.Phase() == ballot.Voting && h.attempt.Answered()
+	})
+	defer next.stop()
 	end := time.NewTimer(2*time.Until(l.deadline) + settling) // no node is trusted to keep its deadline
 	defer end.Stop()
 	for {
-		h.mu.Lock()
-		o, phase, answered, changed := h.attempt.Outcome(), h.attempt.Phase(), h.attempt.Answered(), h.changed
-		h.mu.Unlock()
-		if phase == ballot.Confirming {
-			rounds = 2
-		}
-		if o != ballot.Open {
-			return o, rounds
-		}
-		if phase == ballot.Voting && answered && patience == nil {
-			// A majority has spoken and it is not enough: the rest are given as
-			// long again, and not until they wake up.
-			timer := time.NewTimer(max(h.quorum.now()-began, minPause))
-			defer timer.Stop()
-			patience = timer.C
-		}
 		select {
-		case <-changed:
+		case <-next.met:
 		case <-patience:
 			h.feed(l, (*ballot.Attempt).Impatient)
 		case <-ctx.Done():
 			h.feed(l, (*ballot.Attempt).Abandon)
 		case <-end.C:
 			h.feed(l, (*ballot.Attempt).Abandon)
+		}
+		h.mu.Lock()
+		o, rounds = h.attempt.Outcome(), 1
+		if confirms {
+			rounds = 2
+		}
+		if o == ballot.Open && !hurried {
+			// A majority has spoken and it is not enough: the rest are given as
+			// long again, and not until they wake up.
+			hurried = true
+			timer := time.NewTimer(max(h.quorum.now()-began, minPause))
+			defer timer.Stop()
+			patience = timer.C
+		}
+		h.mu.Unlock()
+		if o != ballot.Open {
+			return o, rounds
 		}
 	}
 }

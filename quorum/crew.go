@@ -6,15 +6,47 @@ import (
 	"time"
 )
 
-// A crew is what the goroutines of a backend owe the nodes: releases of what
-// nobody wants any more, and revocations. Close waits for these, and not for
-// answers that nobody needs.
+// A crew is the goroutines that talk to the nodes, and what they owe them:
+// releases of what nobody wants any more, and revocations. Close waits for these,
+// and not for answers that nobody needs.
 type crew struct {
+	jobs    chan func()  // taken by whoever is resting
+	resting atomic.Int32 // at most maxResting
+
 	mu      sync.Mutex
 	owed    int           // guarded by mu
 	idle    chan struct{} // guarded by mu: closed when owed is 0, if somebody waits for that
 	stopped chan struct{} // closed when Close has waited long enough
 	closing atomic.Bool
+}
+
+// maxResting is how many goroutines wait for the next job when they have done
+// one. A stack that has grown to what a client library takes need not grow again.
+const maxResting = 64
+
+// start runs f on a goroutine. Nobody waits for it to end.
+func (c *crew) start(f func()) {
+	select {
+	case c.jobs <- f:
+	default:
+		go c.work(f)
+	}
+}
+
+func (c *crew) work(f func()) {
+	for {
+		f()
+		if c.resting.Add(1) > maxResting {
+			c.resting.Add(-1)
+			return
+		}
+		select {
+		case f = <-c.jobs:
+			c.resting.Add(-1)
+		case <-c.stopped:
+			return
+		}
+	}
 }
 
 // finish runs f on a goroutine that Close waits for.

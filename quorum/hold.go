@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,7 +25,7 @@ type hold struct {
 	kept     time.Duration  // when what was released with a Keep ends; guarded by mu
 	errs     []error        // what each node said last, nil for yes; guarded by mu
 	notice   *driver.Notice // guarded by mu
-	changed  chan struct{}  // closed and replaced when something has changed; guarded by mu
+	watches  []*watch       // guarded by mu
 	overdue  *time.Timer    // tells the attempt that it is overdue; guarded by mu
 	lastSeen uint64         // the last token that a node told; guarded by mu
 	nodeTime time.Time      // the time that a node told last; guarded by mu
@@ -58,7 +59,7 @@ func (h *hold) send(l call, requests []ballot.Request) {
 			h.quorum.seats[r.Node].release(h, r.At) // the node may still grant it
 			continue
 		}
-		go h.exchange(l, r)
+		h.quorum.crew.start(func() { h.exchange(l, r) })
 	}
 }
 
@@ -201,7 +202,7 @@ func (h *hold) step(r ballot.Request, ans ballot.Answer, now time.Duration) []ba
 	}
 }
 
-// wake tells all who wait for the hold to look again, and the crew whether a
+// wake tells those who wait for what has come about, and the crew whether a
 // release is owed. mu is held.
 func (h *hold) wake() {
 	switch owing := h.attempt.Owing(); {
@@ -212,32 +213,66 @@ func (h *hold) wake() {
 		h.quorum.crew.owe(-1)
 		h.owing = false
 	}
-	close(h.changed)
-	h.changed = make(chan struct{})
+	for _, w := range h.watches {
+		w.look()
+	}
+}
+
+// A watch tells when something has come about, once for each time that it was
+// looked at and was so. Nobody is woken for an answer that changes nothing.
+type watch struct {
+	hold   *hold
+	enough func() bool   // called with hold.mu held
+	met    chan struct{} // holds one
+}
+
+// watch returns a watch that is to be stopped.
+func (h *hold) watch(enough func() bool) *watch {
+	w := &watch{h, enough, make(chan struct{}, 1)}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.watches = append(h.watches, w)
+	w.look()
+	return w
+}
+
+// look is called with mu held.
+func (w *watch) look() {
+	if w.enough() {
+		select {
+		case w.met <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (w *watch) stop() {
+	h := w.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.watches = slices.DeleteFunc(h.watches, func(o *watch) bool { return o == w })
 }
 
 // wait waits until enough reports true, for d at most. enough is called with mu
 // held.
 func (h *hold) wait(ctx context.Context, d time.Duration, enough func() bool) error {
-	var timer *time.Timer
-	for {
-		h.mu.Lock()
-		done, changed := enough(), h.changed
-		h.mu.Unlock()
-		if done {
-			return nil
-		}
-		if timer == nil {
-			timer = time.NewTimer(d)
-			defer timer.Stop()
-		}
-		select {
-		case <-changed:
-		case <-timer.C:
-			return context.DeadlineExceeded
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	h.mu.Lock()
+	done := enough()
+	h.mu.Unlock()
+	if done {
+		return nil
+	}
+	w := h.watch(enough)
+	defer w.stop()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-w.met:
+		return nil
+	case <-timer.C:
+		return context.DeadlineExceeded
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

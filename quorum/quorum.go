@@ -107,7 +107,7 @@ type Backend struct {
 // names, a replica, a part of a cluster, a server that keeps the configuration
 // of other clients. Such a node that was down during New has no vote later.
 func New(nodes []Node, opts *Options) (*Backend, error) {
-	b := &Backend{epoch: time.Now(), crew: crew{stopped: make(chan struct{})}}
+	b := &Backend{epoch: time.Now(), crew: crew{jobs: make(chan func()), stopped: make(chan struct{})}}
 	if opts != nil {
 		b.opts = *opts
 	}

@@ -73,7 +73,7 @@ func (b *Backend) resume(c driver.Claim) (*hold, error) {
 			states[node], values[node] = ballot.Ours, c.Grant.Token-uint64(below)
 		}
 	}
-	h := &hold{quorum: b, number: number, claim: c, errs: make([]error, len(b.seats)), changed: make(chan struct{})}
+	h := &hold{quorum: b, number: number, claim: c, errs: make([]error, len(b.seats))}
 	h.nonce = c.ID + "~" + parts[2]
 	h.attempt = ballot.Resume(c.Grant.Token, states, values)
 	h.until = b.now() + b.traits.MaxTTL
