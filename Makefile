@@ -58,7 +58,7 @@ race: ## run all tests afresh with what is installed already
 
 .PHONY: soak
 soak: ## run all tests COUNT times over, to find those that fail now and then
-	@$(STEP) soak .ci/test -count=$(COUNT) -timeout=120m
+	@PAWL_SOAK=1 $(STEP) soak .ci/test -count=$(COUNT) -timeout=120m
 
 .PHONY: fuzz
 fuzz: ## fuzz each fuzz target for FUZZTIME
