@@ -146,8 +146,8 @@ func (p *program) withHandle(f *handleFlags, key string) (handle, *store, error)
 // prefer makes the URL name, if it is one, stand in for a --url that was not
 // given.
 func (p *program) prefer(name string) {
-	if _, err := open.Parse(name); err == nil && p.url == "" {
-		p.url = name
+	if _, err := open.Parse(name); err == nil && len(p.urls) == 0 {
+		p.urls = []string{name}
 	}
 }
 

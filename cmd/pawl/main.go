@@ -20,7 +20,7 @@ import (
 type program struct {
 	out, err io.Writer
 
-	url          string
+	urls         []string
 	passwordFile string
 	quiet        bool
 	verbose      bool
@@ -73,10 +73,18 @@ Stores (--url or PAWL_URL):
   redis://[user[:password]@]host[:port][/db]    a Redis or Valkey server
   rediss://...                                  the same over TLS
   redis+unix://[user[:password]@]/path[?db=n]   the same over a Unix socket
+  redis+sentinel://s1[:port],s2/master[/db]     the master that Sentinel names (rediss+sentinel: TLS)
+  redis+cluster://h1[:port],h2                  a cluster, of which some nodes are named (rediss+cluster)
+  redlock+redis://h1[:port],h2,h3[/db]          servers of which a majority decides (redlock+rediss)
   mem://                                        this process alone, to try things out
 
+Parameters come after a ?, with & between them: ca, cert and key, PEM files for TLS, and insecure=true,
+which trusts any server; sentinel_username and sentinel_password; quarantine=60s, the longest --ttl of
+all clients, for which a server that may have forgotten its locks grants nothing.
+
 A password is better given in PAWL_PASSWORD or --password-file than in a URL on the command line,
-where other users of the machine can read it.
+where other users of the machine can read it. A file is read again for each new connection. For
+sentinels of their own password there is PAWL_SENTINEL_PASSWORD.
 
 ` + exitTable(),
 		Args:              usageArgs(cobra.NoArgs),
@@ -91,7 +99,7 @@ where other users of the machine can read it.
 		return usage("%v (see %s --help)", err, cmd.CommandPath())
 	})
 	flags := root.PersistentFlags()
-	flags.StringVar(&p.url, "url", "", "`store` that keeps the locks (default PAWL_URL, else a directory of this machine)")
+	flags.StringArrayVar(&p.urls, "url", nil, "`store` that keeps the locks; several are the servers of a quorum (default PAWL_URL, else a directory of this machine)")
 	flags.StringVar(&p.passwordFile, "password-file", "", "`file` with the password of the store on its first line")
 	flags.BoolVarP(&p.quiet, "quiet", "q", false, "print errors only")
 	flags.BoolVarP(&p.verbose, "verbose", "v", false, "also say what goes well")

@@ -124,9 +124,16 @@ func terminate(ts *testscript.TestScript, _ bool, args []string) {
 // each.
 func TestRedisScripts(t *testing.T) {
 	t.Parallel()
-	testserver.Require(t, "redis", "redis-server", "redis-cli")
+	testserver.Require(t, "redis", testserver.Program(), "redis-cli")
 	r := testserver.StartRedis(t, testserver.RedisOptions{Socket: true})
 	locked := testserver.StartRedis(t, testserver.RedisOptions{Args: []string{"--requirepass", "open sesame"}})
+	r.Do("ACL", "SETUSER", "locker", "on", ">old", "~*", "&*", "+@all")
+	certs := testserver.NewCertificates(t)
+	secure := testserver.StartRedis(t, testserver.RedisOptions{TLS: certs, AnyClient: true})
+	var quorum [3]string
+	for i := range quorum {
+		quorum[i] = testserver.StartRedis(t, testserver.RedisOptions{Args: []string{"--requirepass", "open sesame"}}).Addr
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/redis",
 		RequireExplicitExec: true,
@@ -138,6 +145,11 @@ func TestRedisScripts(t *testing.T) {
 			env.Setenv("PORT", port)
 			env.Setenv("SOCKET", r.Socket)
 			env.Setenv("LOCKED", locked.Addr)
+			env.Setenv("TLS", secure.Addr)
+			env.Setenv("CA", certs.CA)
+			for i, addr := range quorum {
+				env.Setenv(fmt.Sprint("QUORUM", i+1), addr)
+			}
 			env.Setenv("PAWL_URL", "redis://"+r.Addr)
 			return nil
 		},

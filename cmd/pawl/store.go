@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -35,19 +36,13 @@ type store struct {
 
 // openStore opens what --url, PAWL_URL or the default names.
 func (p *program) openStore() (*store, error) {
-	raw, from := p.url, "--url"
-	if raw == "" {
-		raw, from = os.Getenv("PAWL_URL"), "PAWL_URL"
+	raws, from := p.urls, "--url"
+	if raw := os.Getenv("PAWL_URL"); len(raws) == 0 && raw != "" {
+		raws, from = []string{raw}, "PAWL_URL"
 	}
-	var target *open.Target
-	var err error
-	if raw == "" {
-		if target, err = open.Default(); err != nil {
-			return nil, fail(exitConfig, "%v", err)
-		}
-		p.note("neither --url nor PAWL_URL is set: locks are kept in %s and cover this machine only", plain.Text(target.Path))
-	} else if target, err = open.Parse(raw); err != nil {
-		return nil, fail(exitConfig, "%s is not the URL of a store: %v", from, err)
+	target, err := p.parseStore(raws, from)
+	if err != nil {
+		return nil, err
 	}
 	if err := p.addPassword(target, from); err != nil {
 		return nil, err
@@ -63,30 +58,80 @@ func (p *program) openStore() (*store, error) {
 	return &store{Backend: backend, name: target.String()}, nil
 }
 
+// parseStore returns what raws name together: several are the nodes of a quorum.
+func (p *program) parseStore(raws []string, from string) (*open.Target, error) {
+	if len(raws) == 0 {
+		target, err := open.Default()
+		if err != nil {
+			return nil, fail(exitConfig, "%v", err)
+		}
+		p.note("neither --url nor PAWL_URL is set: locks are kept in %s and cover this machine only", plain.Text(target.Path))
+		return target, nil
+	}
+	var targets []*open.Target
+	for _, raw := range raws {
+		t, err := open.Parse(raw)
+		if err != nil {
+			return nil, fail(exitConfig, "%s is not the URL of a store: %v", from, err)
+		}
+		targets = append(targets, t)
+	}
+	target, err := open.Join(targets)
+	if err != nil {
+		return nil, fail(exitConfig, "--url: %v", err)
+	}
+	if target.TLS.Insecure {
+		p.note("insecure=true: anybody on the way to %s can pretend to be it", target)
+	}
+	return target, nil
+}
+
 // addPassword completes target: --password-file beats the URL, and the URL
-// beats the environment.
+// beats the environment. It goes for each server of a quorum.
 func (p *program) addPassword(target *open.Target, from string) error {
-	switch {
-	case target.Scheme == open.File || target.Scheme == open.Memory:
-	case p.passwordFile != "":
+	servers := target.Servers()
+	if len(servers) > 0 && p.passwordFile != "" {
 		password, err := p.readPassword()
 		if err != nil {
 			return fail(exitConfig, "cannot read --password-file: %v", err)
 		}
-		target.Password, target.HasPassword = password, true
-	case target.HasPassword:
-		if from == "--url" && target.Password != "" {
-			p.note("a password on the command line can be read by other users of this machine: PAWL_PASSWORD and --password-file are safe")
-		}
-	default:
-		for _, name := range []string{"PAWL_PASSWORD", "REDISCLI_AUTH"} {
-			if password, ok := os.LookupEnv(name); ok {
-				target.Password, target.HasPassword = password, true
-				return nil
+		for _, t := range servers {
+			t.Password, t.HasPassword = password, true
+			if info, err := os.Stat(p.passwordFile); err == nil && info.Mode().IsRegular() { // a pipe is read once
+				t.Refresh = p.passwordNow
 			}
 		}
 	}
+	visible := target.SentinelPassword != ""
+	for _, t := range servers {
+		if !t.HasPassword {
+			for _, name := range []string{"PAWL_PASSWORD", "REDISCLI_AUTH"} {
+				if password, ok := os.LookupEnv(name); ok {
+					t.Password, t.HasPassword = password, true
+					break
+				}
+			}
+		} else if t.Password != "" && p.passwordFile == "" {
+			visible = true
+		}
+	}
+	if password, ok := os.LookupEnv("PAWL_SENTINEL_PASSWORD"); ok && target.SentinelPassword == "" {
+		target.SentinelPassword = password
+	}
+	if visible && from == "--url" {
+		p.note("a password on the command line can be read by other users of this machine: PAWL_PASSWORD and --password-file are safe")
+	}
 	return nil
+}
+
+// passwordNow reads --password-file again, for a new connection: the password may
+// have been changed while the lock is held.
+func (p *program) passwordNow() (string, error) {
+	password, err := (&program{passwordFile: p.passwordFile, quiet: true, err: io.Discard}).readPassword()
+	if err != nil {
+		return "", fmt.Errorf("cannot read --password-file: %w", err)
+	}
+	return password, nil
 }
 
 func (p *program) readPassword() (string, error) {

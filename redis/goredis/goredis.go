@@ -8,6 +8,7 @@ package goredis
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"iter"
@@ -118,7 +119,8 @@ func (n *node) process(ctx context.Context, cmd *goredis.Cmd) (any, error) {
 // sent says more of the error of a command.
 func (n *node) sent(err error) error {
 	n.doubt(err)
-	if errors.Is(err, goredis.ErrPoolTimeout) || errors.Is(err, goredis.ErrPoolExhausted) || errors.Is(err, goredis.ErrClosed) {
+	var untrusted *tls.CertificateVerificationError
+	if errors.Is(err, goredis.ErrPoolTimeout) || errors.Is(err, goredis.ErrPoolExhausted) || errors.Is(err, goredis.ErrClosed) || errors.As(err, &untrusted) {
 		return fmt.Errorf("%w: %w", driver.ErrRefused, err) // nothing was sent
 	}
 	return err

@@ -11,7 +11,8 @@ import (
 )
 
 // Open returns the backend of t. A server is dialled when it is first needed,
-// so that one which is down shows then. Close of the backend also ends the
+// so that one which is down shows then; those of a quorum are asked for up to a
+// second whether they are fit for it. Close of the backend also ends the
 // connections that Open made.
 func (t *Target) Open() (driver.Backend, error) {
 	switch t.Scheme {
@@ -19,6 +20,9 @@ func (t *Target) Open() (driver.Backend, error) {
 		return file.New(t.Path)
 	case Memory:
 		return memory.New(nil), nil
+	}
+	if len(t.Nodes) > 0 {
+		return t.openQuorum()
 	}
 	return t.openRedis()
 }

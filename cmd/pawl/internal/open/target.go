@@ -1,23 +1,30 @@
 // Package open turns the URL of a store into a backend.
 //
-//	file:///var/lib/pawl                          a directory on this machine
-//	mem://                                        this process alone, for trials
-//	redis://[user[:password]@]host[:6379][/db]    a Redis server
-//	rediss://…                                    the same over TLS
-//	redis+unix://[user[:password]@]/path[?db=n]   the same over a Unix socket; unix:// is an alias
+//	file:///var/lib/pawl                              a directory on this machine
+//	mem://                                            this process alone, for trials
+//	redis://[user[:password]@]host[:6379][/db]        a Redis server
+//	redis+unix://[user[:password]@]/path[?db=n]       the same on a Unix socket; unix:// is an alias
+//	redis+sentinel://…s1[:26379],s2/master[/db]       the master that Sentinel names
+//	redis+cluster://…h1[:6379],h2                     a Redis Cluster, of which some nodes are named
+//	redlock+redis://…h1[:6379],h2,h3[/db]             independent servers, of which a majority decides
+//
+// With rediss in place of redis it is over TLS. Lettuce's redis-sentinel:// is
+// understood too, and redlock:// is redlock+redis://.
 //
 // It has a parser of its own. The one of net/url quotes the whole URL,
 // password included, in its errors, and cuts a password at a raw # or @
-// without an error. Here the user information ends at the last @ before the
-// path, a % that begins no escape stands for itself, and no error ever shows a
-// part of the URL that could be a part of a password.
+// without an error; whether it takes several hosts depends on the patch release
+// of Go. Here the user information ends at the last @ before the path, a % that
+// begins no escape stands for itself, and no error ever shows a part of the URL
+// that could be a part of a password.
 package open
 
 import (
 	"errors"
-	"net"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Scheme is the kind of store a [Target] names.
@@ -25,38 +32,93 @@ type Scheme string
 
 // The schemes, aliases resolved.
 const (
-	File      Scheme = "file"
-	Memory    Scheme = "mem"
-	Redis     Scheme = "redis"
-	RedisTLS  Scheme = "rediss"
-	RedisUnix Scheme = "redis+unix"
+	File        Scheme = "file"
+	Memory      Scheme = "mem"
+	Redis       Scheme = "redis"
+	RedisTLS    Scheme = "rediss"
+	RedisUnix   Scheme = "redis+unix"
+	Sentinel    Scheme = "redis+sentinel"
+	SentinelTLS Scheme = "rediss+sentinel"
+	Cluster     Scheme = "redis+cluster"
+	ClusterTLS  Scheme = "rediss+cluster"
+	Redlock     Scheme = "redlock+redis"
+	RedlockTLS  Scheme = "redlock+rediss"
 )
+
+// scheme resolves aliases.
+func scheme(name string) Scheme {
+	switch name {
+	case "unix":
+		return RedisUnix
+	case "redis-sentinel":
+		return Sentinel
+	case "rediss-sentinel":
+		return SentinelTLS
+	case "redlock":
+		return Redlock
+	}
+	return Scheme(name)
+}
 
 // A Target is a URL taken apart.
 type Target struct {
 	Scheme      Scheme
 	Path        string // File: the directory. RedisUnix: the socket
-	Host        string // Redis and RedisTLS: a name or an IP address without brackets
-	Port        int    // Redis and RedisTLS
-	DB          int    // all of Redis: the number of the database
+	Hosts       []Host // the servers, the sentinels, some of a cluster's nodes
+	Master      string // Sentinel: its name for the servers
+	DB          int    // all of Redis but Cluster: the number of the database
 	User        string // all of Redis: empty for the default user
 	Password    string // all of Redis
 	HasPassword bool   // an empty one was given, or one that is not empty
+
+	SentinelUser, SentinelPassword string // of the sentinels themselves
+
+	TLS        TLS
+	Quarantine time.Duration // all of Redis but Cluster: the longest TTL of all clients, 0 for no quarantine
+
+	// Nodes are the servers of a quorum, each a Redis or RedisTLS of its own.
+	Nodes []*Target
+
+	// Refresh returns the password as it is now. It is called for each new
+	// connection, so that a password can change while a lock is held. Nil: it
+	// stays. Nodes of a quorum have their own.
+	Refresh func() (string, error)
+}
+
+// A Host is where a server listens.
+type Host struct {
+	Name string // a name, or an IP address without brackets
+	Port int
+}
+
+// TLS says how servers are trusted and how they trust us. The fields are paths of
+// PEM files.
+type TLS struct {
+	CA        string // of authorities; the system's if empty
+	Cert, Key string // the client's
+	Insecure  bool   // any certificate will do
 }
 
 // Errors of [Parse]. None shows any part of the URL.
 var (
-	errScheme   = errors.New("its scheme is not one of file, mem, redis, rediss, redis+unix, unix")
-	errSlashes  = errors.New("a scheme is followed by ://")
-	errLateAt   = errors.New("it has an @ after the first /: write a / in a user name or password as %2F, and an @ in a path as %40")
-	errHost     = errors.New("its host is neither a name nor an IP address (an IPv6 address stands in brackets; one host is allowed)")
-	errPort     = errors.New("its port is not a number from 1 to 65535 (write a / in a password as %2F)")
-	errDB       = errors.New("its database is not a number from 0 to 999999")
-	errQuery    = errors.New("the only query parameter it can have is db, with redis+unix")
-	errFileHost = errors.New("a file URL has three slashes, file:///dir: it names no host")
-	errPath     = errors.New("it needs an absolute path after the ://")
-	errMemory   = errors.New("nothing may follow mem://")
-	errNUL      = errors.New("it has a NUL character")
+	errScheme = errors.New("its scheme is not one of file, mem, redis, rediss, redis+unix, unix, redis+sentinel, rediss+sentinel, redis-sentinel, rediss-sentinel, " +
+		"redis+cluster, rediss+cluster, redlock, redlock+redis, redlock+rediss")
+	errSlashes    = errors.New("a scheme is followed by ://")
+	errLateAt     = errors.New("it has an @ after the first /: write a / in a user name or password as %2F, and an @ in a path or a parameter as %40")
+	errHost       = errors.New("its host is neither a name nor an IP address (an IPv6 address stands in brackets)")
+	errHosts      = errors.New("it has several hosts: that is for redis+sentinel, redis+cluster and redlock")
+	errPort       = errors.New("its port is not a number from 1 to 65535 (write a / in a password as %2F)")
+	errDB         = errors.New("its database is not a number from 0 to 999999")
+	errClusterDB  = errors.New("a cluster has one database, number 0, and no other path")
+	errMaster     = errors.New("it lacks the name of the master: redis+sentinel://s1,s2/NAME")
+	errQuery      = errors.New("it has a parameter after the ? that its scheme does not take, takes once only, or with another value")
+	errKeyPair    = errors.New("a client's certificate and its key go together: cert=FILE&key=FILE")
+	errFileHost   = errors.New("a file URL has three slashes, file:///dir: it names no host")
+	errPath       = errors.New("it needs an absolute path after the ://")
+	errMemory     = errors.New("nothing may follow mem://")
+	errNUL        = errors.New("it has a NUL character")
+	errSeveral    = errors.New("several URLs are the nodes of a quorum: all redis:// or all rediss://, and alike but for host, user and password")
+	errQuarantine = errors.New("its quarantine is not a length of time, as 60s, which is the longest TTL of all clients")
 )
 
 // Parse takes the URL raw apart. Its errors never show any of it.
@@ -65,11 +127,10 @@ func Parse(raw string) (*Target, error) {
 	if !ok {
 		return nil, errScheme
 	}
-	t := &Target{Scheme: Scheme(strings.ToLower(name))}
+	name = strings.ToLower(name)
+	t := &Target{Scheme: scheme(name)}
 	switch t.Scheme {
-	case "unix":
-		t.Scheme = RedisUnix
-	case File, Memory, Redis, RedisTLS, RedisUnix:
+	case File, Memory, Redis, RedisTLS, RedisUnix, Sentinel, SentinelTLS, Cluster, ClusterTLS, Redlock, RedlockTLS:
 	default:
 		return nil, errScheme
 	}
@@ -91,7 +152,7 @@ func Parse(raw string) (*Target, error) {
 	case RedisUnix:
 		err = t.parseSocket(rest)
 	default:
-		err = t.parseServer(rest)
+		err = t.parseServers(rest, strings.HasSuffix(name, "-sentinel"))
 	}
 	if err != nil {
 		return nil, err
@@ -127,32 +188,64 @@ func (t *Target) parseSocket(rest string) error {
 		// The @ before the path may be one of the password's.
 		return errLateAt
 	}
-	path, query, has := strings.Cut(rest[slash:], "?")
+	path, query, _ := strings.Cut(rest[slash:], "?")
 	t.Path = unescape(path)
 	if strings.ContainsRune(t.Path, 0) {
 		return errNUL
 	}
-	if !has {
-		return nil
-	}
-	value, ok := strings.CutPrefix(query, "db=")
-	if !ok {
-		return errQuery
-	}
-	return t.parseDB(value)
+	return t.parseQuery(query)
 }
 
-func (t *Target) parseServer(rest string) error {
-	authority, path, _ := strings.Cut(rest, "/")
+// parseServers takes apart what follows the slashes of a URL with hosts. In
+// Lettuce's dialect the master may be a parameter or, after a #, the fragment.
+func (t *Target) parseServers(rest string, lettuce bool) error {
+	authority, path, slash := strings.Cut(rest, "/")
 	if strings.ContainsRune(path, '@') {
 		// A raw / in a password: what looks like the host is a part of it.
 		return errLateAt
 	}
-	if err := t.parseHost(t.cutUser(authority)); err != nil {
+	hosts := t.cutUser(authority)
+	if i := strings.IndexAny(hosts, "?#"); i >= 0 && (hosts[i] == '?' || lettuce) { // no path
+		if slash {
+			path = "/" + path
+		}
+		hosts, path = hosts[:i], hosts[i:]+path
+	}
+	if err := t.parseHosts(hosts); err != nil {
 		return err
 	}
-	if strings.ContainsRune(path, '?') {
-		return errQuery
+	if before, master, ok := strings.Cut(path, "#"); lettuce && ok {
+		path, t.Master = before, unescape(master)
+	}
+	path, query, _ := strings.Cut(path, "?")
+	if err := t.parseQuery(query); err != nil {
+		return err
+	}
+	if err := t.parsePath(path); err != nil {
+		return err
+	}
+	if t.Scheme == Redlock || t.Scheme == RedlockTLS {
+		t.split()
+	}
+	return nil
+}
+
+func (t *Target) parsePath(path string) error {
+	switch t.Scheme {
+	case Cluster, ClusterTLS:
+		if path != "" && path != "0" {
+			return errClusterDB
+		}
+		return nil
+	case Sentinel, SentinelTLS:
+		if t.Master == "" {
+			var master string
+			master, path, _ = strings.Cut(path, "/")
+			t.Master = unescape(master)
+		}
+		if t.Master == "" || strings.ContainsFunc(t.Master, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+			return errMaster
+		}
 	}
 	if path == "" {
 		return nil
@@ -160,50 +253,56 @@ func (t *Target) parseServer(rest string) error {
 	return t.parseDB(path)
 }
 
-// cutUser takes the user information off authority and returns the rest.
-func (t *Target) cutUser(authority string) string {
-	at := strings.LastIndexByte(authority, '@')
-	if at < 0 {
-		return authority
+// split makes a node of each host.
+func (t *Target) split() {
+	scheme := Redis
+	if t.secure() {
+		scheme = RedisTLS
 	}
-	user, password, has := strings.Cut(authority[:at], ":")
-	t.User, t.Password, t.HasPassword = unescape(user), unescape(password), has
-	return authority[at+1:]
+	for _, h := range t.Hosts {
+		n := *t
+		n.Scheme, n.Hosts, n.Nodes = scheme, []Host{h}, nil
+		t.Nodes = append(t.Nodes, &n)
+	}
+	t.User, t.Password, t.HasPassword = "", "", false // the nodes have them
 }
 
-func (t *Target) parseHost(s string) error {
-	t.Port = 6379
-	host, port, hasPort := s, "", false
-	if strings.HasPrefix(s, "[") {
-		inner, after, ok := strings.Cut(s[1:], "]")
-		ip, _, _ := strings.Cut(unescape(inner), "%")
-		if addr := net.ParseIP(ip); !ok || addr == nil || !strings.Contains(ip, ":") {
-			return errHost
-		}
-		host = unescape(inner)
-		port, hasPort = strings.CutPrefix(after, ":")
-		if !hasPort && after != "" {
-			return errHost
-		}
-	} else {
-		host, port, hasPort = strings.Cut(s, ":")
-		if strings.Trim(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._") != "" {
-			return errHost
-		}
+// Join makes a quorum of the servers that targets name, of one only that one.
+func Join(targets []*Target) (*Target, error) {
+	if len(targets) == 1 {
+		return targets[0], nil
 	}
-	if host == "" {
-		host = "localhost"
+	if len(targets) == 0 {
+		return nil, errScheme
 	}
-	t.Host = host
-	if !hasPort {
+	first := targets[0]
+	t := &Target{Scheme: Redlock, DB: first.DB, TLS: first.TLS, Quarantine: first.Quarantine, Nodes: targets}
+	if first.Scheme == RedisTLS {
+		t.Scheme = RedlockTLS
+	}
+	for _, n := range targets {
+		if n.Scheme != Redis && n.Scheme != RedisTLS || n.Scheme != first.Scheme || n.DB != first.DB || n.TLS != first.TLS || n.Quarantine != first.Quarantine {
+			return nil, errSeveral
+		}
+		t.Hosts = append(t.Hosts, n.Hosts...)
+	}
+	return t, nil
+}
+
+// Servers returns what needs a password: t, or the nodes of a quorum.
+func (t *Target) Servers() []*Target {
+	switch {
+	case t.Scheme == File || t.Scheme == Memory:
 		return nil
+	case len(t.Nodes) > 0:
+		return t.Nodes
 	}
-	n, err := strconv.ParseUint(port, 10, 16)
-	if err != nil || n == 0 {
-		return errPort
-	}
-	t.Port = int(n)
-	return nil
+	return []*Target{t}
+}
+
+// secure reports whether t is over TLS.
+func (t *Target) secure() bool {
+	return slices.Contains([]Scheme{RedisTLS, SentinelTLS, ClusterTLS, RedlockTLS}, t.Scheme)
 }
 
 func (t *Target) parseDB(s string) error {
@@ -218,54 +317,27 @@ func (t *Target) parseDB(s string) error {
 // String returns the URL without user and password, for people and for the
 // environment of a command. Two URLs of one store may still differ.
 func (t *Target) String() string {
+	s := string(t.Scheme) + "://"
 	switch t.Scheme {
 	case File:
-		return "file://" + escapePath(t.Path)
+		return s + escapePath(t.Path)
 	case Memory:
-		return "mem://"
+		return s
 	case RedisUnix:
-		s := "redis+unix://" + escapePath(t.Path)
-		if t.DB != 0 {
-			s += "?db=" + strconv.Itoa(t.DB)
+		return s + escapePath(t.Path) + t.query()
+	}
+	for i, h := range t.Hosts {
+		if i > 0 {
+			s += ","
 		}
-		return s
+		s += h.String()
 	}
-	return string(t.Scheme) + "://" + net.JoinHostPort(strings.ReplaceAll(t.Host, "%", "%25"), strconv.Itoa(t.Port)) + "/" + strconv.Itoa(t.DB)
-}
-
-// unescape decodes the escapes of s, and leaves a % that begins none as it is.
-func unescape(s string) string {
-	if !strings.Contains(s, "%") {
-		return s
+	switch t.Scheme {
+	case Cluster, ClusterTLS:
+	case Sentinel, SentinelTLS:
+		s += "/" + escapeAll(t.Master, "%?&#@=/") + "/" + strconv.Itoa(t.DB)
+	default:
+		s += "/" + strconv.Itoa(t.DB)
 	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '%' && i+2 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 2
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
-}
-
-// escapePath writes path so that [Parse] reads it back and it stays on one
-// line.
-func escapePath(path string) string {
-	const hex = "0123456789ABCDEF"
-	var b strings.Builder
-	for i := range len(path) {
-		c := path[i]
-		if c <= ' ' || c == '%' || c == '?' || c >= 0x7f {
-			b.WriteByte('%')
-			b.WriteByte(hex[c>>4])
-			b.WriteByte(hex[c&15])
-			continue
-		}
-		b.WriteByte(c)
-	}
-	return b.String()
+	return s + t.query()
 }
