@@ -16,6 +16,11 @@ help: ## list the targets
 test: ## install what the tests need, then run all tests of all modules
 	@$(STEP) install .ci/install
 	@$(STEP) test .ci/test
+	@$(STEP) valkey .ci/valkey
+
+.PHONY: valkey
+valkey: ## the conformance of the Redis backend on Valkey, if that is there
+	@$(STEP) valkey .ci/valkey -count=1
 
 .PHONY: check
 check: gofmt lua vet staticcheck floors modules cross ## all that is checked without running the tests

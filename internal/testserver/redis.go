@@ -122,14 +122,20 @@ func (r *Redis) cleanUp() {
 func Require(t testing.TB, name string, programs ...string) {
 	t.Helper()
 	for _, p := range programs {
-		if _, err := exec.LookPath(p); err == nil {
-			continue
+		if _, err := exec.LookPath(p); err != nil {
+			Miss(t, name, p+" is not installed")
 		}
-		if slices.Contains(strings.Split(os.Getenv("PAWL_REQUIRE"), ","), name) {
-			t.Fatalf("%s is required, but %s is not installed", name, p)
-		}
-		t.Skipf("needs %s: %s is not installed", name, p)
 	}
+}
+
+// Miss skips the test for lack of what name names, or fails it where PAWL_REQUIRE
+// has name.
+func Miss(t testing.TB, name, why string) {
+	t.Helper()
+	if slices.Contains(strings.Split(os.Getenv("PAWL_REQUIRE"), ","), name) {
+		t.Fatalf("%s is required, but %s", name, why)
+	}
+	t.Skipf("needs %s: %s", name, why)
 }
 
 // Start starts the server again after Kill.

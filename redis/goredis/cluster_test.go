@@ -265,7 +265,9 @@ func TestTheRightsInTheProtocolAreEnoughForACluster(t *testing.T) {
 			r.Do(words...)
 		}
 	}
-	c := newClusterClient(t, cluster, func(o *goredis.ClusterOptions) { o.Username, o.Password = "locker", "secret" })
+	c := newClusterClient(t, cluster, func(o *goredis.ClusterOptions) {
+		o.Username, o.Password, o.DisableIdentity = "locker", "secret", true
+	})
 	for i := range 6 {
 		key := fmt.Sprint("k", i)
 		held := c.must(t, c.mutex(key))

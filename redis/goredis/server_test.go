@@ -125,7 +125,10 @@ func TestTheRightsInTheProtocolAreEnough(t *testing.T) {
 		rule = append(rule, word)
 	}
 	s.Do(rule...)
-	c := newClient(t, s.Addr, func(o *goredis.Options) { o.Username, o.Password = "locker", "secret" })
+	c := newClient(t, s.Addr, func(o *goredis.Options) {
+		o.Username, o.Password = "locker", "secret"
+		o.DisableIdentity = true // or it asks for client|setinfo, and does without
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 
