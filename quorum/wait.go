@@ -15,6 +15,10 @@ const (
 	maxPoll = 800 * time.Millisecond
 )
 
+// maxGrowth is how often the pause after a wake-up doubles. Beyond, those who have
+// lost most would go on losing to those who came last.
+const maxGrowth = 5
+
 // Wait implements driver.Backend. It returns when so many nodes have room that
 // there may be a majority, after a random pause that grows with the attempts
 // that others won: those who wait for the same key are woken at the same time.
@@ -62,7 +66,7 @@ func (b *Backend) Wait(ctx context.Context, c driver.Claim, held *driver.HeldErr
 		}
 	}
 	if losses > 1 {
-		window := min(minPause<<min(losses, 10), b.timeout(c.TTL))
+		window := min(minPause<<min(losses, maxGrowth), b.timeout(c.TTL))
 		return pause(ctx, rand.N(window))
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -61,6 +62,7 @@ type backend struct {
 	durability Durability
 	clocks     clocks
 	wakeup     *subscriber
+	waiters    atomic.Uint64 // that have waited in no line
 }
 
 // New returns a backend on node. It does no I/O: a server that can't be

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -38,6 +39,7 @@ type subscriber struct {
 	latches  map[string]*latch   // by claim ID; guarded by mu
 	sessions map[string]*session // by home, while somebody waits; guarded by mu
 	homes    map[string]*session // by channel: the session that has it; guarded by mu
+	freed    map[string]int64    // by channel of a key: when it was freed last, in µs of the store's clock; guarded by mu
 	closed   bool                // guarded by mu
 	running  sync.WaitGroup      // the goroutines of all sessions
 }
@@ -64,7 +66,7 @@ type session struct {
 func newSubscriber(node Node) *subscriber {
 	return &subscriber{
 		node: node, latches: make(map[string]*latch),
-		sessions: make(map[string]*session), homes: make(map[string]*session),
+		sessions: make(map[string]*session), homes: make(map[string]*session), freed: make(map[string]int64),
 	}
 }
 
@@ -161,6 +163,7 @@ func (s *subscriber) join(name, home string) <-chan struct{} {
 func (s *subscriber) remove(n *session, name string) {
 	delete(n.channels, name)
 	delete(s.homes, name)
+	delete(s.freed, name)
 }
 
 // drop takes name from n, and sets the latches of those who wait for calls on it.
@@ -302,10 +305,35 @@ func (s *subscriber) receive(n *session, m Message) {
 		if n.channels[m.Channel] != nil {
 			s.drop(n, m.Channel)
 		}
+	case isFreeChannel(m.Channel):
+		s.free(m.Channel, m.Payload)
 	default:
 		s.call(m.Payload)
 	}
 	s.mu.Unlock()
+}
+
+// free calls all who wait for the key of channel. The caller holds s.mu.
+func (s *subscriber) free(channel, payload string) {
+	at, err := strconv.ParseInt(payload, 10, 64)
+	if err != nil || s.homes[channel] == nil {
+		return
+	}
+	s.freed[channel] = at
+	for _, l := range s.latches {
+		if l.channel == channel {
+			l.set()
+		}
+	}
+}
+
+// freedAfter reports whether the key of channel is known to have been freed after
+// t, on the store's clock.
+func (s *subscriber) freedAfter(channel string, t time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, ok := s.freed[channel]
+	return ok && at > t.UnixMicro()
 }
 
 // call hands a call on to whom it is for. The caller holds s.mu.
@@ -345,8 +373,8 @@ func (s *subscriber) broken(n *session) {
 	}
 }
 
-// retire ends n unless somebody has waited lately. In a cluster, where channels
-// are as many as keys, it lets go of those that nobody needs.
+// retire ends n unless somebody has waited lately. Where channels are as many as
+// keys, as in a cluster, it lets go of those that nobody needs.
 func (s *subscriber) retire(n *session) {
 	s.mu.Lock()
 	if s.sessions[n.home] != n {
@@ -373,7 +401,7 @@ func (s *subscriber) retire(n *session) {
 	conn := n.conn
 	var unused []string
 	for name, ready := range n.channels {
-		if n.home != "" && conn != nil && !used[name] && confirmed(ready) {
+		if (n.home != "" || isFreeChannel(name)) && conn != nil && !used[name] && confirmed(ready) {
 			unused = append(unused, name)
 			n.ending[name] = true
 			s.remove(n, name)

@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/pawlock/pawl/driver"
@@ -43,6 +45,9 @@ const wakeChannel = "pawl:wake:"
 func (b *backend) Wait(ctx context.Context, c driver.Claim, h *driver.HeldError) error {
 	began := time.Now()
 	pause := pauseFor(c, h)
+	if !c.Queue && strings.Contains(c.ID, "~") && !b.sharded {
+		return b.waitUntilFree(ctx, c, h, pause)
+	}
 	called, listening := b.wakeup.calls(c.ID)
 	if !listening {
 		// The Acquire was not sent after the subscription was confirmed, so a
@@ -70,6 +75,38 @@ func (b *backend) Wait(ctx context.Context, c driver.Claim, h *driver.HeldError)
 		}
 	}
 }
+
+// waitUntilFree waits like Wait for an attempt of a quorum, which stays in no
+// line: the release of another attempt tells all who listen. What came before the
+// subscription was confirmed is found by asking again.
+func (b *backend) waitUntilFree(ctx context.Context, c driver.Claim, h *driver.HeldError, pause time.Duration) error {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	channel := freeChannel + b.names.lock(c.Key)
+	waiter := fmt.Sprintf("%s#%d", channel, b.waiters.Add(1)) // several may wait with one ID
+	defer b.wakeup.forget(waiter)
+	b.wakeup.expect(waiter, channel, pause)
+	called, listening := b.wakeup.calls(waiter)
+	if !listening && b.wakeup.listen(ctx, channel, pause) {
+		b.wakeup.expect(waiter, channel, pause)
+		called, _ = b.wakeup.calls(waiter)
+	}
+	if b.wakeup.freedAfter(channel, h.Now) {
+		return nil
+	}
+	select {
+	case <-called:
+		return nil
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+const freeChannel = "pawl:free:"
+
+func isFreeChannel(name string) bool { return strings.HasPrefix(name, freeChannel) }
 
 // pauseFor returns how long c may wait uncalled.
 func pauseFor(c driver.Claim, h *driver.HeldError) time.Duration {

@@ -118,6 +118,15 @@ func releaseTests() []scriptTest {
 	fence := []string{"fence: 7::me, 50000"}
 	return []scriptTest{
 		{name: "release", before: held, call: "release me 7 0", want: done, after: fence},
+		{
+			name: "release an attempt of a quorum", before: []string{"SET lock me~1:7 PX 5000", "SET fence 7::me~1 PX 50000"},
+			call: "release me~1 7 0", want: done, heard: "pawl:free:lock:k: US", after: []string{"fence: 7::me~1, 50000"},
+		},
+		{name: "release an attempt of a quorum that has ended", before: []string{"SET fence 7::me~1 PX 50000"}, call: "release me~1 7 0", want: done},
+		{
+			name: "release an attempt of a quorum with a Keep", before: []string{"SET lock me~1:7 PX 5000", "SET fence 7::me~1 PX 50000"},
+			call: "release me~1 7 20000", want: done, after: []string{"lock: me~1:7:kept, 20000", "fence: 7::me~1, 50000"},
+		},
 		{name: "release without the token", before: held, call: "release me 0 0", want: done, after: fence},
 		{name: "release again", before: held[1:], call: "release me 7 0", want: done},
 		{name: "release what was never granted", call: "release me 0 0", want: done},

@@ -34,6 +34,10 @@ if mine then
   redis.call('DEL', lock)
   cur = nil
 end
+if mine and string.find(id, '~', 1, true) then
+  -- An attempt of a quorum, whose rivals wait in no line: whoever listens may ask.
+  redis.pcall('PUBLISH', 'pawl:free:' .. lock, string.format('%.0f', now))
+end
 if mine and redis.call('EXISTS', claims) == 0 then
   return {1, now}
 end
