@@ -7,10 +7,11 @@ SHELL := /bin/bash
 STEP := .ci/step
 COUNT ?= 20
 FUZZTIME ?= 30s
+ROUNDS ?= 7
 
 .PHONY: help
 help: ## list the targets
-	@sed -n 's/^\([a-z.]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z.-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 14
 
 .PHONY: test
 test: ## install what the tests need, then run all tests of all modules
@@ -68,6 +69,12 @@ soak: ## run all tests COUNT times over, to find those that fail now and then
 .PHONY: fuzz
 fuzz: ## fuzz each fuzz target for FUZZTIME
 	@$(STEP) fuzz .ci/fuzz $(FUZZTIME)
+
+.PHONY: bench-peers
+bench-peers: ## measure other lock libraries beside pawl; prints the tables of docs/performance.md
+	@mkdir -p .bin
+	@GOWORK=off go test -C bench -count=1 -timeout=30m -run '^Test' . -rounds=$(ROUNDS) -period=1s -batch=500 -report='$(CURDIR)/.bin/peers.md' >&2
+	@cat .bin/peers.md
 
 .PHONY: fmt
 fmt: ## gofmt all files
