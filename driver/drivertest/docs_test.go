@@ -12,6 +12,7 @@ import (
 	"github.com/pawlock/pawl/driver/drivertest"
 	"github.com/pawlock/pawl/file"
 	"github.com/pawlock/pawl/memory"
+	"github.com/pawlock/pawl/quorum"
 )
 
 func read(t *testing.T, name string) string {
@@ -72,7 +73,17 @@ func TestGuaranteesSayWhatTheStoresClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	for column, traits := range []driver.Traits{memory.New(nil).Traits(), dir.Traits()} {
+	var nodes []quorum.Node
+	for _, name := range []string{"a", "b", "c"} {
+		nodes = append(nodes, quorum.Node{Name: name, Backend: memory.New(nil)})
+	}
+	majority, err := quorum.New(nodes, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer majority.Close()
+	columns := map[int]driver.Traits{0: memory.New(nil).Traits(), 1: dir.Traits(), 3: majority.Traits()}
+	for column, traits := range columns {
 		for name, claimed := range map[string]bool{
 			"Fencing": traits.Fencing, "Durability": traits.Durable, "Fairness": traits.Fair, "Counting": traits.Counting,
 		} {
