@@ -162,7 +162,7 @@ func (p *process) release(t *testing.T) bool { return p.do(t, "release") }
 func python(t *testing.T) string {
 	t.Helper()
 	for _, p := range []string{"/usr/bin/python3", "python3"} {
-		if exec.Command(p, "-c", "import redis").Run() == nil {
+		if exec.Command(p, "-Ic", "import redis").Run() == nil {
 			return p
 		}
 	}
