@@ -12,10 +12,10 @@ import (
 type Proxy struct {
 	Addr string // host:port on the loopback interface
 
-	target  string
 	running sync.WaitGroup
 
 	mu       sync.Mutex
+	target   string                     // guarded by mu
 	closed   bool                       // guarded by mu
 	refuse   bool                       // guarded by mu
 	conns    map[net.Conn]net.Conn      // client -> server; guarded by mu
@@ -66,6 +66,25 @@ func (p *Proxy) Cut() {
 		client.Close()
 		server.Close()
 	}
+}
+
+// Reset breaks them as Cut does, with a reset in place of an orderly end.
+func (p *Proxy) Reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for client, server := range p.conns {
+		for _, c := range []net.Conn{client, server} {
+			c.(*net.TCPConn).SetLinger(0)
+			c.Close()
+		}
+	}
+}
+
+// Retarget makes the proxy lead to another server from the next connection on.
+func (p *Proxy) Retarget(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
 }
 
 // Refuse makes the proxy close new connections at once, until Heal.
@@ -122,13 +141,13 @@ func (p *Proxy) accept(l net.Listener) {
 			return
 		}
 		p.mu.Lock()
-		refuse := p.refuse || p.closed
+		refuse, target := p.refuse || p.closed, p.target
 		p.mu.Unlock()
 		if refuse {
 			client.Close()
 			continue
 		}
-		server, err := net.Dial("tcp", p.target)
+		server, err := net.Dial("tcp", target)
 		if err != nil {
 			client.Close()
 			continue
