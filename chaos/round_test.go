@@ -22,10 +22,10 @@ const patience = 15 * time.Second
 
 // A report is what a round found.
 type report struct {
-	wrong              []string
-	holds, overlaps    int
-	record             *recorder
-	samples, witnessed int64
+	wrong           []string
+	holds, overlaps int
+	record          *recorder
+	samples         int64
 }
 
 // round starts servers and clients afresh, lets them work on one key while the
@@ -74,14 +74,12 @@ func round(t *testing.T, f fault, guarded bool, seed uint64, wrap func(driver.Ba
 	until := make(chan time.Time, 1)
 	context.AfterFunc(witness.Context(), func() { until <- endOf(witness) })
 	challenged := make(chan *pawl.Lease, 1)
-	healed := make(chan struct{})
 	waiting, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
 	workers.Go(func() { challenge(waiting, a.stations[2].client, rec, challenged) })
 
 	f.strike(a, rand.New(rand.NewPCG(seed, 0)))
 	at := time.Now()
-	close(healed)
 
 	// Property 6: the old holder is told at its next renewal.
 	told := func() bool { // within patience, since a connection may have to be made anew
