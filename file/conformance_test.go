@@ -9,6 +9,7 @@ import (
 	"github.com/pawlock/pawl/driver"
 	"github.com/pawlock/pawl/driver/drivertest"
 	"github.com/pawlock/pawl/file"
+	"github.com/pawlock/pawl/internal/flock"
 )
 
 func TestConformance(t *testing.T) {
@@ -51,7 +52,7 @@ func stall(t *testing.T, dir string, d time.Duration) {
 			}
 			held = append(held, f)
 			eventually(t, "locked "+path, func() bool {
-				ok, err := file.TryLock(f, true)
+				ok, err := flock.Try(f, true)
 				if err != nil {
 					t.Fatal(err)
 				}

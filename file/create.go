@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/pawlock/pawl/driver"
+	"github.com/pawlock/pawl/internal/flock"
 )
 
 // makeDir creates dir for its owner alone unless it exists, and returns its
@@ -28,7 +29,7 @@ func makeDir(dir string) (string, error) {
 		return "", err
 	}
 	if missing != nil {
-		if err := syncDir(filepath.Dir(dir)); err != nil {
+		if err := flock.SyncDir(filepath.Dir(dir)); err != nil {
 			return "", err
 		}
 	}
@@ -41,7 +42,7 @@ func makeDir(dir string) (string, error) {
 	if _, err := d.Readdirnames(1); err != nil && err != io.EOF {
 		return "", err
 	}
-	if name, local := localFileSystem(dir); !local {
+	if name, local := flock.Local(dir); !local {
 		return "", fmt.Errorf("%w: %s is on %s, where other machines may not see its locks: use a directory on a local disk",
 			driver.ErrUnsupported, dir, name)
 	}

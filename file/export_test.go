@@ -30,7 +30,6 @@ func Unwatch(b driver.Backend) { b.(*backend).watch = unwatched }
 var (
 	RecordName = recordName
 	KeyOf      = keyOf
-	TryLock    = tryLock
 )
 
 // Names of files beside the records, and when they are looked through.

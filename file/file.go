@@ -54,6 +54,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/pawlock/pawl/driver"
+	"github.com/pawlock/pawl/internal/flock"
 )
 
 type backend struct {
@@ -82,7 +83,7 @@ func open(dir string, c clock) (driver.Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("file: %w", err)
 	}
-	b := &backend{dir: dir, clock: c, alive: presence{dir: dir}, flush: syncData}
+	b := &backend{dir: dir, clock: c, alive: presence{dir: dir}, flush: flock.SyncData}
 	b.watch = b.watcher.watch
 	return b, nil
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/pawlock/pawl/internal/flock"
 )
 
 // A presence shows others that this process lives: a file that stays locked as
@@ -42,7 +44,7 @@ func (p *presence) name() string {
 		if err != nil {
 			return ""
 		}
-		if ok, err := tryLock(f, true); !ok || err != nil { // before anyone has heard of it
+		if ok, err := flock.Try(f, true); !ok || err != nil { // before anyone has heard of it
 			f.Close()
 			os.Remove(path)
 			return ""
@@ -100,6 +102,6 @@ func (b *backend) dead(name string) bool {
 		return false
 	}
 	defer f.Close()
-	ok, err := tryLock(f, false)
+	ok, err := flock.Try(f, false)
 	return ok && err == nil
 }

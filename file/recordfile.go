@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pawlock/pawl/driver"
+	"github.com/pawlock/pawl/internal/flock"
 )
 
 // A recordFile is an open record.
@@ -105,7 +106,7 @@ func (b *backend) open(ctx context.Context, path string) (*recordFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := lock(ctx, f, true); err != nil {
+	if err := flock.Lock(ctx, f, true); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -126,7 +127,7 @@ func (r *recordFile) gone() bool {
 }
 
 func (r *recordFile) close() {
-	unlock(r.f) // not left to Close: a child that is between fork and exec has the file, too
+	flock.Unlock(r.f) // not left to Close: a child that is between fork and exec has the file, too
 	r.f.Close()
 }
 
@@ -191,7 +192,7 @@ func (r *recordFile) commit(h header, text []byte, sync bool) error {
 		}
 	}
 	if sync && !h.rooted {
-		if err := syncDir(filepath.Dir(r.path)); err != nil {
+		if err := flock.SyncDir(filepath.Dir(r.path)); err != nil {
 			return refused(err)
 		}
 		h.rooted = true
@@ -212,7 +213,7 @@ func (r *recordFile) commit(h header, text []byte, sync bool) error {
 // sync brings to disk what is written already.
 func (r *recordFile) sync() error {
 	if !r.header.rooted {
-		if err := syncDir(filepath.Dir(r.path)); err != nil {
+		if err := flock.SyncDir(filepath.Dir(r.path)); err != nil {
 			return err
 		}
 	}
@@ -279,10 +280,10 @@ func (b *backend) peek(ctx context.Context, path, key string) (*line, driver.Ins
 		}
 		// It may be a write in flight, which the lock keeps out.
 		if try == 4 {
-			if err := lock(ctx, f, false); err != nil {
+			if err := flock.Lock(ctx, f, false); err != nil {
 				return nil, driver.Instant{}, err
 			}
-			defer unlock(f)
+			defer flock.Unlock(f)
 			continue
 		}
 		time.Sleep(50 * time.Microsecond)

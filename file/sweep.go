@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pawlock/pawl/driver"
+	"github.com/pawlock/pawl/internal/flock"
 )
 
 // A record that nobody has changed for idle is removed if it has no claims. A
@@ -76,7 +77,7 @@ func (b *backend) remove(path string, floor uint64) bool {
 	}
 	r := &recordFile{f: f, path: path}
 	defer r.close()
-	if ok, err := tryLock(f, true); !ok || err != nil || r.gone() || r.read() != nil {
+	if ok, err := flock.Try(f, true); !ok || err != nil || r.gone() || r.read() != nil {
 		return false
 	}
 	key, _ := keyOf(filepath.Base(path))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pawlock/pawl/driver"
 	"github.com/pawlock/pawl/file"
+	"github.com/pawlock/pawl/internal/flock"
 )
 
 // behind returns a backend on dir and a claim that waits for holder.
@@ -117,8 +118,8 @@ func TestStoppedProcessWithALockBlocksNobodyForLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if ok, err := file.TryLock(f, true); !ok || err != nil {
-		t.Fatalf("TryLock: got %t, %v", ok, err)
+	if ok, err := flock.Try(f, true); !ok || err != nil {
+		t.Fatalf("Try: got %t, %v", ok, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()

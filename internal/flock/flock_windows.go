@@ -1,4 +1,4 @@
-package file
+package flock
 
 import (
 	"os"
@@ -18,9 +18,9 @@ func byteFarOut() *syscall.Overlapped { return &syscall.Overlapped{OffsetHigh: 0
 
 func kernel32(name string) *syscall.LazyProc { return syscall.NewLazyDLL("kernel32.dll").NewProc(name) }
 
-// tryLock takes the lock of f if it is free. The lock belongs to the open file,
+// Try takes the lock of f if it is free. The lock belongs to the open file,
 // not to the process: two goroutines exclude each other, too.
-func tryLock(f *os.File, exclusive bool) (bool, error) {
+func Try(f *os.File, exclusive bool) (bool, error) {
 	flags := uintptr(lockFailImmediately)
 	if exclusive {
 		flags |= lockExclusive
@@ -35,12 +35,14 @@ func tryLock(f *os.File, exclusive bool) (bool, error) {
 	return false, err
 }
 
-func unlock(f *os.File) {
+// Unlock gives back the lock of f.
+func Unlock(f *os.File) {
 	_, _, _ = kernel32("UnlockFileEx").Call(f.Fd(), 0, 1, 0, uintptr(unsafe.Pointer(byteFarOut()))) // closing it will do
 }
 
-// syncDir does nothing: NTFS keeps its names in a journal, and a directory
+// SyncDir does nothing: NTFS keeps its names in a journal, and a directory
 // can't be flushed.
-func syncDir(string) error { return nil }
+func SyncDir(string) error { return nil }
 
-func syncData(f *os.File) error { return f.Sync() }
+// SyncData brings f to disk.
+func SyncData(f *os.File) error { return f.Sync() }

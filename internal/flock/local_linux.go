@@ -1,10 +1,10 @@
-package file
+package flock
 
 import "syscall"
 
-// localFileSystem reports whether the locks of dir are kept by this machine's
+// Local reports whether the locks of dir are kept by this machine's
 // kernel and seen by all who can reach dir, and what keeps them if not.
-func localFileSystem(dir string) (name string, local bool) {
+func Local(dir string) (name string, local bool) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
 		return "", true // then the first record will tell

@@ -1,15 +1,15 @@
 //go:build unix && !solaris && !illumos && !aix
 
-package file
+package flock
 
 import (
 	"os"
 	"syscall"
 )
 
-// tryLock takes the lock of f if it is free. The lock belongs to the open file,
+// Try takes the lock of f if it is free. The lock belongs to the open file,
 // not to the process: two goroutines exclude each other, too.
-func tryLock(f *os.File, exclusive bool) (bool, error) {
+func Try(f *os.File, exclusive bool) (bool, error) {
 	how := syscall.LOCK_SH
 	if exclusive {
 		how = syscall.LOCK_EX
@@ -27,10 +27,11 @@ func tryLock(f *os.File, exclusive bool) (bool, error) {
 	}
 }
 
-func unlock(f *os.File) { _ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) } // closing it will do
+// Unlock gives back the lock of f.
+func Unlock(f *os.File) { _ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) } // closing it will do
 
-// syncDir brings to disk what was created, renamed and removed in dir.
-func syncDir(dir string) error {
+// SyncDir brings to disk what was created, renamed and removed in dir.
+func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

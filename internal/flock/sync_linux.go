@@ -1,13 +1,13 @@
-package file
+package flock
 
 import (
 	"os"
 	"syscall"
 )
 
-// syncData brings the data of f to disk, and of its metadata only the size: a
+// SyncData brings the data of f to disk, and of its metadata only the size: a
 // write in place then costs no commit of the file system's journal.
-func syncData(f *os.File) error {
+func SyncData(f *os.File) error {
 	for {
 		err := syscall.Fdatasync(int(f.Fd()))
 		if err != syscall.EINTR {

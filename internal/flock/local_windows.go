@@ -1,4 +1,4 @@
-package file
+package flock
 
 import (
 	"path/filepath"
@@ -6,9 +6,9 @@ import (
 	"unsafe"
 )
 
-// localFileSystem reports whether the locks of dir are kept by this machine's
+// Local reports whether the locks of dir are kept by this machine's
 // kernel and seen by all who can reach dir, and what keeps them if not.
-func localFileSystem(dir string) (name string, local bool) {
+func Local(dir string) (name string, local bool) {
 	const driveRemote = 4
 	root, err := syscall.UTF16PtrFromString(filepath.VolumeName(dir) + `\`)
 	if err != nil {

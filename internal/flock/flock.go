@@ -1,4 +1,5 @@
-package file
+// Package flock locks files among processes, and brings them to disk.
+package flock
 
 import (
 	"context"
@@ -7,12 +8,12 @@ import (
 	"time"
 )
 
-// lock waits for the lock of f, shared or exclusive, until ctx ends. It asks
+// Lock waits for the lock of f, shared or exclusive, until ctx ends. It asks
 // again and again rather than block in the kernel: a process that was stopped
 // with the lock in its hands must not take threads of ours with it.
-func lock(ctx context.Context, f *os.File, exclusive bool) error {
+func Lock(ctx context.Context, f *os.File, exclusive bool) error {
 	for pause := 20 * time.Microsecond; ; pause = min(2*pause, 2*time.Millisecond) {
-		ok, err := tryLock(f, exclusive)
+		ok, err := Try(f, exclusive)
 		if err != nil {
 			return &os.PathError{Op: "lock", Path: f.Name(), Err: err}
 		}
@@ -24,7 +25,7 @@ func lock(ctx context.Context, f *os.File, exclusive bool) error {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("the record %s is busy: %w", f.Name(), context.Cause(ctx))
+			return fmt.Errorf("the file %s is busy: %w", f.Name(), context.Cause(ctx))
 		}
 	}
 }
