@@ -25,9 +25,11 @@
 // A process that is paused between looking at its lease and writing to the
 // resource does not know that it was paused. No lock can stop such a write;
 // the resource can, by refusing a token smaller than one it has seen. That is
-// what [Lease.Token] is for: tokens on a key rise with every grant. Code that
-// can't send a token calls [Lease.Check] right before each side effect, which
-// makes the window small, but does not close it.
+// what [Lease.Token] is for: tokens on a key rise with every grant. Package
+// fence has guards that check them, and find the token in the context, see
+// [TokenFromContext]. Code that has no guard to write through calls
+// [Lease.Check] right before each side effect, which makes the window small, but
+// does not close it.
 //
 // # Errors
 //

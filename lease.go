@@ -67,7 +67,8 @@ func newLease(ctx context.Context, a *acquisition, ans answer) *Lease {
 		index:     -1,
 	}
 	l.claim.Grant = ans.grant
-	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), leaseKey{}, l))
+	values := context.WithValue(context.WithoutCancel(ctx), leaseKey{}, l)
+	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(values, tokenKey{}, l))
 	// Before anything can end the lease: its loss is told after its grant.
 	c.opts.Observer.acquired(l, c.now().At-a.began, a.attempts)
 	c.keeper.add(l, t.Next())
@@ -80,7 +81,8 @@ func newLease(ctx context.Context, a *acquisition, ans answer) *Lease {
 func (l *Lease) Context() context.Context { return l.ctx }
 
 // Token returns the fencing token: greater than that of every grant on the key
-// before. It is 0 if the store has none.
+// before. It is 0 if the store has none. [TokenOf] returns it along with the key,
+// as guards want it.
 func (l *Lease) Token() uint64 { return l.token }
 
 // Key returns the name of the lock.
