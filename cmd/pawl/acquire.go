@@ -23,7 +23,7 @@ func (p *program) acquireCommand() *cobra.Command {
 Nobody renews the lock once acquire has ended: it is held until its TTL is over, unless pawl renew is
 called before. Where one command can do the work, pawl run is safer: it renews, and stops the command
 when the lock is lost.`,
-		Example: `  eval "$(pawl acquire deploy --ttl 5m --export)"    # sets PAWL_HANDLE, PAWL_LOCK, PAWL_FENCE
+		Example: `  eval "$(pawl acquire deploy --ttl 5m --export)"    # sets PAWL_HANDLE, PAWL_LOCK, PAWL_MODE, PAWL_FENCE
   ./deploy.sh && pawl release deploy`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -58,7 +58,7 @@ when the lock is lost.`,
 					TTL: handle.TTL, AcquiredAt: time.Now().UTC().Format(time.RFC3339Nano), EndsIn: ends.Milliseconds(),
 				})
 			case export:
-				_, err = fmt.Fprintf(p.out, "export PAWL_HANDLE=%s PAWL_LOCK=%s PAWL_FENCE=%d\n", handle, plain.Shell(r.key), h.lease.Token())
+				_, err = fmt.Fprintf(p.out, "export PAWL_HANDLE=%s PAWL_LOCK=%s PAWL_MODE=%s PAWL_FENCE=%d\n", handle, plain.Shell(r.key), mode(h.lease), h.lease.Token())
 			case file != "":
 				_, err = fmt.Fprintf(p.out, "fence=%d\n", h.lease.Token())
 			default:

@@ -47,7 +47,7 @@ func codeTable() []codeRow {
 		{"75", "busy: --no-wait, or --wait ran out (run and acquire: -E chooses another code); force-release: the holder has changed"},
 		{"77", "the store does not permit it: user, password or ACL"},
 		{"78", "bad configuration, or a store that can't keep such a lock"},
-		{"79", "the lock was lost: while the command ran, or before renew, release or check"},
+		{"79", "the lock was lost: while the command ran, or before renew, release or check; fence check: the token is stale"},
 		{"124", "--max-runtime was over, the command was stopped"},
 		{"126", "the command is not executable"},
 		{"127", "the command was not found"},

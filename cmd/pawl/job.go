@@ -149,6 +149,7 @@ func (j *job) environment() []string {
 	locks, _ := json.Marshal(append(outerLocks(), outerLock{j.key, lease.Holder()})) // strings only: it can't fail
 	own := []string{
 		"PAWL_LOCK=" + j.key,
+		"PAWL_MODE=" + mode(lease),
 		"PAWL_FENCE=" + strconv.FormatUint(lease.Token(), 10),
 		"PAWL_HOLDER=" + lease.Holder(),
 		"PAWL_TTL_MS=" + strconv.FormatInt(j.hold.ttl().Milliseconds(), 10),

@@ -106,7 +106,7 @@ sentinels of their own password there is PAWL_SENTINEL_PASSWORD.
 	root.MarkFlagsMutuallyExclusive("quiet", "verbose")
 	root.AddCommand(
 		p.runCommand(), p.acquireCommand(), p.renewCommand(), p.releaseCommand(), p.checkCommand(),
-		p.lsCommand(), p.showCommand(), p.forceReleaseCommand(), p.versionCommand(),
+		p.lsCommand(), p.showCommand(), p.forceReleaseCommand(), p.fenceCommand(), p.versionCommand(),
 	)
 	return root
 }

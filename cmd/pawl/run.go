@@ -83,8 +83,9 @@ Flags stand before LOCK or right after it. With the first word that is none, or 
 command begins, and everything from there is the command's.
 
 The command is run directly, without a shell, with the standard streams of pawl. It sees
-PAWL_LOCK, PAWL_FENCE (the fencing token: hand it to what you write to), PAWL_HOLDER, PAWL_TTL_MS,
-PAWL_BACKEND (without password) and PAWL_LOCKS (all locks it runs under, a JSON array).
+PAWL_LOCK, PAWL_MODE (x, or s if the lock is shared), PAWL_FENCE (the number of the fencing token: hand
+it to what you write to, or see pawl fence check), PAWL_HOLDER, PAWL_TTL_MS, PAWL_BACKEND (without
+password) and PAWL_LOCKS (all locks it runs under, a JSON array).
 
 If the lock is lost, or can't be renewed, the command and all its processes are stopped before the
 lock can go to another: TERM when --kill-after is left of the lease, KILL at its end. exit 79.

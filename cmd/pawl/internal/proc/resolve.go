@@ -49,6 +49,15 @@ func inPath(name string) bool {
 	return false
 }
 
+// Become makes this process the command argv, whose program is at path. It has
+// keep open. It returns only if that fails, a [*StartError].
+func Become(path string, argv []string, keep *os.File) error {
+	if _, _, number := syscall.Syscall(syscall.SYS_FCNTL, keep.Fd(), syscall.F_SETFD, 0); number != 0 {
+		return startError(argv[0], number)
+	}
+	return startError(argv[0], syscall.Exec(path, argv, os.Environ()))
+}
+
 // startError says why name was not started.
 func startError(name string, err error) *StartError {
 	switch {
