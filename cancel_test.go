@@ -15,6 +15,7 @@ import (
 
 // The moment of the grant is that of the cancellation: either is right, both or
 // none is not.
+// Case H11.
 func TestGrantedAtTheInstantOfCancellation(t *testing.T) {
 	leases, failures := 0, 0
 	for range 200 {
@@ -85,6 +86,7 @@ func TestALateAttemptDoesNotHideThePlaceInLine(t *testing.T) {
 }
 
 // Cancelling returns at once, whatever the backend does with its context.
+// Cases D16, T6b.
 func TestCancellingDoesNotWaitForTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memory.Store)
@@ -123,6 +125,7 @@ func TestCancellingDoesNotWaitForTheStore(t *testing.T) {
 }
 
 // The context of the wait has no say once the lock is granted.
+// Cases H10, T7.
 func TestTheWaitDoesNotOwnTheHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, memory.New(nil), nil)
@@ -152,6 +155,7 @@ func TestTheWaitDoesNotOwnTheHold(t *testing.T) {
 
 // Who cancels with a cause finds it in the error, beside the error of package
 // context.
+// Case D10.
 func TestTheCauseOfACancellationIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, memory.New(nil), nil)

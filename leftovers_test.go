@@ -61,6 +61,7 @@ func slow(inner driver.Backend, seed uint64) *faulty {
 
 // However an acquire is cut short, at any moment and with any answer lost, it
 // leaves no key, no place in line and, since the bubble ends, no goroutine.
+// Cases B02, E01, E07, E08, T6b.
 func TestACancelledAcquireLeavesNothing(t *testing.T) {
 	const batches, batch = 100, 100
 	var granted, refused atomic.Int32
@@ -197,6 +198,7 @@ func TestALostRequestDoesNotOutliveTheLease(t *testing.T) {
 }
 
 // A client keeps nothing of a lease that is over.
+// Case O02.
 func TestALeaseThatIsOverIsForgotten(t *testing.T) {
 	c := newClient(t, memory.New(nil), nil)
 	defer c.Close()

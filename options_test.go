@@ -21,6 +21,7 @@ type limited struct {
 
 func (l limited) Traits() driver.Traits { return l.traits }
 
+// Cases B17, J02, J05, J07, J11.
 func TestOptionsThatCanNotBeHonouredAreNamed(t *testing.T) {
 	const longest = math.MaxInt64
 	day := 24 * time.Hour
@@ -68,6 +69,7 @@ func TestOptionsThatCanNotBeHonouredAreNamed(t *testing.T) {
 }
 
 // The store's limits count, also where it has none.
+// Case J10.
 func TestTheStoreLimitsTheTTL(t *testing.T) {
 	coarse := driver.Traits{Name: "coarse", MinTTL: 15 * time.Second, MaxTTL: time.Hour}
 	endless := driver.Traits{Name: "endless"}
@@ -92,6 +94,7 @@ func TestTheStoreLimitsTheTTL(t *testing.T) {
 }
 
 // The extremes that are allowed work.
+// Cases J01, J07.
 func TestTheExtremesOfTheOptionsWork(t *testing.T) {
 	for name, opts := range map[string]*pawl.Options{
 		"nil":             nil,

@@ -36,6 +36,7 @@ func (r *recorder) all() []driver.Claim {
 
 // The store grants and the answer is lost: the same claim is asked for again,
 // and its grant is found rather than waited for.
+// Cases H01, T5.
 func TestALostAnswerIsAskedForAgain(t *testing.T) {
 	for name, lose := range map[string]func(context.Context){
 		"reset":     func(context.Context) {},
@@ -118,6 +119,7 @@ func TestALongTTLDoesNotMeanLongAttempts(t *testing.T) {
 
 // A store that never answers is trouble, never contention, and Acquire says so
 // when it has lasted for a TTL.
+// Case D16.
 func TestAnOutageEndsAfterATTL(t *testing.T) {
 	for name, fail := range map[string]func(context.Context) error{
 		"refuses":   func(context.Context) error { return driver.ErrRefused },
@@ -195,6 +197,7 @@ func TestAnAnswerEndsTheTrouble(t *testing.T) {
 
 // A grant of which nothing is left when it comes is given back, and another is
 // asked for under another name.
+// Case A10.
 func TestAGrantThatCameTooLateIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memory.Store)

@@ -16,6 +16,7 @@ import (
 
 // A release works when the work was called off, happens once however often it
 // is asked for, and says the same each time.
+// Case T6a.
 func TestReleaseIsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memory.Store)
@@ -54,6 +55,7 @@ func TestReleaseIsOnce(t *testing.T) {
 }
 
 // After a release nothing is renewed, and before it is sent the lease is over.
+// Cases B01, O02.
 func TestNothingIsRenewedAfterTheRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var renewals atomic.Int32
@@ -92,6 +94,7 @@ func TestNothingIsRenewedAfterTheRelease(t *testing.T) {
 
 // A release whose answer is lost is repeated, and is no error: that the claim
 // has gone, or that another holds by now, is what was wanted.
+// Case H05.
 func TestALostAnswerToAReleaseIsNoError(t *testing.T) {
 	for name, lose := range map[string]func(context.Context) error{
 		"reset":     func(context.Context) error { return errDown },
@@ -127,6 +130,7 @@ func TestALostAnswerToAReleaseIsNoError(t *testing.T) {
 
 // What the store does not confirm within 5 s is an error, goes on in the
 // background, and may be asked for again.
+// Cases H04, H08.
 func TestAnUnconfirmedReleaseGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memory.Store)
@@ -167,6 +171,7 @@ func TestAnUnconfirmedReleaseGoesOn(t *testing.T) {
 
 // The release of a lease that was lost says so each time, frees nobody else, and
 // takes back what the store may still have of it.
+// Cases A06, C01.
 func TestReleaseOfALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memory.Store)

@@ -88,6 +88,7 @@ func TestAFailedRenewalIsTriedAgain(t *testing.T) {
 
 // A renewal that succeeds after the loss was told revives nothing. It is taken
 // back, but not before the store would have let go of the key without it.
+// Case A14.
 func TestALateRenewalRevivesNothing(t *testing.T) {
 	for _, grace := range []time.Duration{0, 5 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -127,6 +128,7 @@ func TestALateRenewalRevivesNothing(t *testing.T) {
 }
 
 // Whoever is found in possession has it: no more renewals, and told at once.
+// Cases A07, A08, A13, B04, T10.
 func TestAnotherHolderIsLossAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memory.Store)
@@ -233,6 +235,7 @@ func TestRenewByHand(t *testing.T) {
 }
 
 // The token of a lease stays, whatever a backend says in answer to a renewal.
+// Case R01.
 func TestARenewalKeepsTheToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent recorder

@@ -23,6 +23,7 @@ func (o *offset) asOfBoot() time.Duration { return 42 * time.Hour }
 
 // A machine that slept past the end of a lease wakes up to none: at the first
 // look, before any timer has fired.
+// Cases I08, Q01.
 func TestALeaseDoesNotSurviveASuspension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := new(offset)
@@ -63,6 +64,7 @@ func TestALeaseDoesNotSurviveASuspension(t *testing.T) {
 }
 
 // Nobody looks: the first timer after the sleep sees it, and no store is asked.
+// Case I08.
 func TestASuspensionIsSeenByTheTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := new(offset)
@@ -88,6 +90,7 @@ func TestASuspensionIsSeenByTheTimer(t *testing.T) {
 }
 
 // A suspension while the request is under way is counted too.
+// Case I08.
 func TestASuspensionDuringTheAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := new(offset)
@@ -147,6 +150,7 @@ func TestMaxHoldEndsTheLease(t *testing.T) {
 }
 
 // What clocks of unequal rate may differ by is given away by the holder.
+// Case I07.
 func TestDriftIsTheHoldersLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, memory.New(nil), &pawl.Options{Drift: 0.45, RenewEvery: 5 * time.Second})
@@ -166,6 +170,7 @@ func TestDriftIsTheHoldersLoss(t *testing.T) {
 
 // With Grace the store keeps the key longer than the holder has it, and a clean
 // release gives it back at once.
+// Case S05.
 func TestGraceIsForAnUncleanEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memory.Store)

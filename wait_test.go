@@ -16,6 +16,7 @@ import (
 
 // A waiter whose context ends says so, and who was in the way, at that moment
 // and not before.
+// Cases D10, E01, T9.
 func TestAcquireWaitsItsFullTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memory.Store)
@@ -45,6 +46,7 @@ func TestAcquireWaitsItsFullTime(t *testing.T) {
 	})
 }
 
+// Case E04.
 func TestReleaseWakesTheFirstInLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, memory.New(nil), nil)
@@ -79,6 +81,7 @@ func TestReleaseWakesTheFirstInLine(t *testing.T) {
 }
 
 // A waiter that was woken and beaten to it goes on waiting.
+// Case D05.
 func TestAWaiterThatWasBeatenWaitsOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var attempts atomic.Int32
@@ -142,6 +145,7 @@ func TestAcquireDoesNotSpin(t *testing.T) {
 	}
 }
 
+// Cases J08, T5.
 func TestTryAcquireMakesOneAttempt(t *testing.T) {
 	for _, answer := range []error{
 		&driver.HeldError{}, driver.ErrRefused, driver.ErrUnsupported, driver.ErrInvalid, driver.ErrLost, errDown,
@@ -179,6 +183,7 @@ func TestTryAcquireMakesOneAttempt(t *testing.T) {
 	}
 }
 
+// Case J08.
 func TestTryAcquireTakesWhatIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memory.Store)
@@ -201,6 +206,7 @@ func TestTryAcquireTakesWhatIsFree(t *testing.T) {
 }
 
 // Capacity is counted, and readers and writers keep each other out.
+// Case R04.
 func TestLocksExcludeWhomTheyShould(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, memory.New(nil), nil)

@@ -16,6 +16,7 @@ import (
 
 // Case Q01: a holder that was paused past its lease, and writes before any timer
 // has told it.
+// Case Q01.
 func TestALateWriteOfALostLeaseIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, guard, j := new(memory.Store), new(fence.Memory), new(journal)
@@ -52,6 +53,7 @@ func TestALateWriteOfALostLeaseIsRefused(t *testing.T) {
 }
 
 // Case R01: one token for the whole hold, however often it writes.
+// Case R01.
 func TestAHolderWritesAsOftenAsItLikes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, guard, j := client(t, new(memory.Store)), new(fence.Memory), new(journal)
@@ -73,6 +75,7 @@ func TestAHolderWritesAsOftenAsItLikes(t *testing.T) {
 }
 
 // Case R05: readers hold together, and a writer's hold lies between.
+// Case R05.
 func TestReadersDoNotFenceEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, guard, j := client(t, new(memory.Store)), new(fence.Memory), new(journal)

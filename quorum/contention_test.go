@@ -13,6 +13,7 @@ import (
 
 // However many want the key at once, each gets it, and soon: split votes do not
 // go on for ever, and whoever waits is woken.
+// Case F04.
 func TestACrowdIsServed(t *testing.T) {
 	for _, crowd := range []int{2, 10, 50} {
 		t.Run(fmt.Sprint(crowd), func(t *testing.T) {

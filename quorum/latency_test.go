@@ -17,6 +17,7 @@ const (
 )
 
 // What a minority of the nodes does to others' patience, nobody else notices.
+// Case F05.
 func TestNoCallWaitsForADeadOrFrozenNode(t *testing.T) {
 	for name, sick := range map[string]health{"alive": alive, "dead": dead, "frozen": frozen, "losing": losing} {
 		t.Run(name, func(t *testing.T) {

@@ -103,6 +103,7 @@ func TestTheConfigurationIsTheNodesAndTheLongestTTL(t *testing.T) {
 }
 
 // A node that is down is no reason not to start, and is looked at when it comes.
+// Case T16.
 func TestANodeIsProbedWhenItComesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, f := nodes(3)

@@ -122,6 +122,7 @@ func TestNothingIsLeftASecondAfterTheRelease(t *testing.T) {
 }
 
 // An attempt that is called off, whenever, leaves nothing either.
+// Cases F04, G08.
 func TestNothingIsLeftOfACancelledAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 5)

@@ -102,6 +102,7 @@ func TestNodesThatDifferTakeASecondRoundOnce(t *testing.T) {
 }
 
 // Tokens rise from one majority to another that shares but one node with it.
+// Case R07.
 func TestTokensRiseFromMajorityToMajority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 5)

@@ -48,6 +48,7 @@ func TestOptionsAreRefusedByName(t *testing.T) {
 	}
 }
 
+// Case G05.
 func TestErrorsSayWhetherSomethingWasDone(t *testing.T) {
 	dial := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", errors.New("connection refused"))}
 	for _, test := range []struct {
@@ -104,6 +105,7 @@ func TestErrorsSayWhetherSomethingWasDone(t *testing.T) {
 	}
 }
 
+// Case N04.
 func TestAForgottenScriptIsSentAgain(t *testing.T) {
 	var sent []string
 	b := newBackend(t, &fakeNode{

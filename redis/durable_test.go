@@ -79,6 +79,7 @@ func newDurable(t *testing.T, c *fakeConn, d redis.Durability) driver.Backend {
 	return b
 }
 
+// Case G04.
 func TestAGrantCountsWhenItIsWhereItHasToBe(t *testing.T) {
 	refused := serverError("NOPERM this user has no permissions to run the 'wait' command")
 	unknown := serverError("ERR unknown command 'WAITAOF', with args beginning with: '1' '0' '6000' ")

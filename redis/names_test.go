@@ -8,6 +8,7 @@ import (
 	"github.com/pawlock/pawl/redis"
 )
 
+// Case K07.
 func TestNames(t *testing.T) {
 	for _, test := range []struct{ prefix, key, lock, line string }{
 		{"lock:", "invoice/42", "lock:invoice/42", "pawl.line:{lock:invoice/42}"},
@@ -42,6 +43,7 @@ func TestPatternIsLiteralUpToWhatMayBeEscaped(t *testing.T) {
 
 // Names can be read back, so that distinct keys are distinct locks, and all
 // keys of a lock are in one slot, so that a script may touch them.
+// Cases K01, K02.
 func FuzzNames(f *testing.F) {
 	for _, key := range []string{"k", "{}", "}{", "{a}", "{a}{b}}", "%", "%7D", "%257D", "}%{", "a\x00b", "é {ü} ", "{{}}", "{}}", "lock:", "{%7D"} {
 		f.Add(key, false)

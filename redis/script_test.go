@@ -26,6 +26,7 @@ func readScripts(t *testing.T) map[string]string {
 	return scripts
 }
 
+// Case K02.
 func TestScriptHeadersDocumentWhatIsUsed(t *testing.T) {
 	for name, source := range readScripts(t) {
 		if !strings.HasSuffix(source, "\n") {

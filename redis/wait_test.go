@@ -94,6 +94,7 @@ func (s *stage) listening(t *testing.T, c driver.Claim) (*driver.HeldError, *fak
 	return s.acquire(t, c), <-s.subs
 }
 
+// Case D01.
 func TestTheFirstWaitLastsUntilTheSubscriptionIsConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 30*time.Millisecond)
@@ -107,6 +108,7 @@ func TestTheFirstWaitLastsUntilTheSubscriptionIsConfirmed(t *testing.T) {
 	})
 }
 
+// Case D02.
 func TestEverybodyPollsWhileTheSubscriptionIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, time.Hour)
@@ -119,6 +121,7 @@ func TestEverybodyPollsWhileTheSubscriptionIsDown(t *testing.T) {
 	})
 }
 
+// Case D01.
 func TestACallBeforeTheWaitIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 0)
@@ -168,6 +171,7 @@ func TestTheOneWhoIsNextPollsFaster(t *testing.T) {
 	})
 }
 
+// Case D02.
 func TestABrokenConnectionEndsAllWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 0)

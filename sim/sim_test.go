@@ -35,6 +35,7 @@ func rough(f sim.Faults) sim.Faults {
 }
 
 // In every world the protocol keeps what it promises.
+// Case R07.
 func TestEveryPropertyHoldsInEveryWorld(t *testing.T) {
 	var (
 		all    sync.WaitGroup

@@ -148,6 +148,7 @@ func fileURL(t *testing.T) string { return "file://" + t.TempDir() }
 
 // An operator deletes the key. Someone else may have it from now on, and so the
 // command has until --kill-after.
+// Cases A07, T10.
 func TestDeletedKeyStopsAllProcesses(t *testing.T) {
 	t.Parallel()
 	r, url := startRedis(t)
@@ -173,6 +174,7 @@ func TestDeletedKeyStopsAllProcesses(t *testing.T) {
 
 // A store that does not answer can't tell who holds. All processes are dead
 // before it could give the lock to another, the ones that ignore TERM included.
+// Case A01.
 func TestPartitionedHolderIsStoppedBeforeItsLeaseEnds(t *testing.T) {
 	t.Parallel()
 	r, url := startRedis(t)
@@ -209,6 +211,7 @@ func TestPartitionedHolderIsStoppedBeforeItsLeaseEnds(t *testing.T) {
 	}
 }
 
+// Case D11.
 func TestKilledHolderIsSucceededWithinItsTTL(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second

@@ -38,7 +38,7 @@ func exclusion() []check {
 				s.a.drop(a.Claim)
 			}
 		}},
-		{"contended", func(s *stage) {
+		{"contended", func(s *stage) { // C10
 			const clients, rounds = 8, 5
 			for range rounds {
 				var (
@@ -72,7 +72,7 @@ func exclusion() []check {
 // ownership: nobody's claim is touched by a request about another.
 func ownership() []check {
 	return []check{
-		{"late_release", func(s *stage) {
+		{"late_release", func(s *stage) { // A06, C01, T11
 			key := s.key("k")
 			a := s.a.take(lasting(s.ttl, s.a.mutex(key)))
 			b := s.b.takeBy(s.gone(a), s.b.mutex(key))
@@ -135,7 +135,7 @@ func ownership() []check {
 // idempotence: an Acquire whose answer was lost may be repeated.
 func idempotence() []check {
 	return []check{
-		{"same_grant", func(s *stage) {
+		{"same_grant", func(s *stage) { // H01, R01
 			for name, c := range map[string]driver.Claim{"mutex": s.a.mutex(s.key("m")), "reader": s.a.reader(s.key("r"))} {
 				a := s.a.take(c)
 				for range 3 {

@@ -9,7 +9,7 @@ import (
 // expiry: a claim that is not renewed ends after its TTL, and not before.
 func expiry() []check {
 	return []check{
-		{"after_the_ttl", func(s *stage) {
+		{"after_the_ttl", func(s *stage) { // J10
 			key := s.key("k")
 			a := s.a.take(lasting(s.ttl, s.a.mutex(key)))
 			b := s.b.takeBy(s.gone(a), s.b.mutex(key))
@@ -38,7 +38,7 @@ func expiry() []check {
 // too late never gets it back that way.
 func renewal() []check {
 	return []check{
-		{"keeps", func(s *stage) {
+		{"keeps", func(s *stage) { // B17
 			s.patiently(func(ttl time.Duration, key string) bool {
 				a := s.a.take(lasting(ttl, s.a.mutex(key)))
 				token := a.Grant.Token
@@ -87,7 +87,7 @@ func renewal() []check {
 				return true
 			})
 		}},
-		{"never_resurrects", func(s *stage) {
+		{"never_resurrects", func(s *stage) { // B05, T14
 			expired, released, followed := s.key("expired"), s.key("released"), s.key("followed")
 			a := s.a.take(lasting(s.ttl, s.a.mutex(expired)))
 			s.b.emptyBy(s.gone(a), expired)

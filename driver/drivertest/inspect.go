@@ -80,7 +80,7 @@ func listing() []check {
 				s.Errorf("List: got %q, want %q", got, key)
 			}
 		}},
-		{"by_prefix", func(s *stage) {
+		{"by_prefix", func(s *stage) { // K04
 			keys := []string{s.key("x"), s.key("x/1"), s.key("x/2"), s.key("xy"), s.key("y")}
 			for _, key := range keys {
 				s.a.take(s.a.mutex(key))
@@ -190,7 +190,7 @@ func revocation() []check {
 				}
 			})
 		}},
-		{"forced", func(s *stage) {
+		{"forced", func(s *stage) { // S01
 			kinds(s, func(key string, a hold) {
 				if err := s.b.revoke(key, a.Grant.Holder, notice(true)); err != nil {
 					s.Fatalf("Revoke: %v", err)
@@ -224,7 +224,7 @@ func revocation() []check {
 			}
 			told(s, s.lost(s.a.renew(&a), "Renew").Notice, true, "the LostError")
 		}},
-		{"not_the_successor", func(s *stage) {
+		{"not_the_successor", func(s *stage) { // O08
 			key := s.key("k")
 			a := s.a.take(s.a.mutex(key))
 			s.a.drop(a.Claim)

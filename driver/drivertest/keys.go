@@ -28,7 +28,7 @@ func oddKeys() []string {
 // anyKey: any UTF-8 string names a lock, and two strings name two.
 func anyKey() []check {
 	return []check{
-		{"distinct", func(s *stage) {
+		{"distinct", func(s *stage) { // K03, K04
 			// The odd part comes last, so that a prefix finds all keys of
 			// this check, and first in the other half.
 			var keys []string
@@ -74,7 +74,7 @@ func anyKey() []check {
 				}
 			}
 		}},
-		{"listed_by_prefix", func(s *stage) {
+		{"listed_by_prefix", func(s *stage) { // K03
 			for _, odd := range oddKeys() {
 				key := odd + s.corner
 				h := s.a.take(s.a.mutex(key))
@@ -84,7 +84,7 @@ func anyKey() []check {
 				s.a.drop(h.Claim)
 			}
 		}},
-		{"of_shares_and_lines", func(s *stage) {
+		{"of_shares_and_lines", func(s *stage) { // K03
 			for _, odd := range oddKeys() {
 				key := s.corner + odd
 				r := s.a.take(s.a.reader(key))
@@ -102,7 +102,7 @@ func anyKey() []check {
 				s.b.empty(key)
 			}
 		}},
-		{"of_any_length", func(s *stage) {
+		{"of_any_length", func(s *stage) { // K08
 			long := s.corner + strings.Repeat("x", driver.MaxKey-len(s.corner))
 			other := long[:len(long)-1] + "y"
 			a := s.a.take(s.a.mutex(long))

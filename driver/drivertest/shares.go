@@ -42,7 +42,7 @@ func readerWriter() []check {
 			s.a.refuse(s.a.writer(key))
 			s.b.stillHolds(&second)
 		}},
-		{"each_renews_its_own", func(s *stage) {
+		{"each_renews_its_own", func(s *stage) { // B08
 			key := s.key("k")
 			dead := s.a.take(lasting(s.ttl, s.a.reader(key)))
 			alive := s.b.take(s.b.reader(key))
@@ -107,7 +107,7 @@ func counting() []check {
 			s.a.take(s.a.claim(key, 3, 5))
 			s.b.drop(two.Claim)
 		}},
-		{"the_claims_own_capacity", func(s *stage) {
+		{"the_claims_own_capacity", func(s *stage) { // D07
 			s.needs(s.traits.Counting, "Counting")
 			key := s.key("k")
 			s.a.take(s.a.claim(key, 2, 5))
@@ -160,7 +160,7 @@ func downgrade() []check {
 		return again
 	}
 	return []check{
-		{"writer_to_reader", func(s *stage) {
+		{"writer_to_reader", func(s *stage) { // B10
 			key := s.key("k")
 			s.a.take(s.a.reader(s.key("probe")))
 			w := s.a.take(s.a.writer(key))

@@ -28,7 +28,7 @@ func fencing() []check {
 				p.drop(h.Claim)
 			}
 		})},
-		{"however_a_claim_ends", fenced(func(s *stage) {
+		{"however_a_claim_ends", fenced(func(s *stage) { // R02
 			key := s.key("k")
 			var last uint64
 			h := s.a.take(lasting(s.ttl, s.a.mutex(key)))
@@ -49,7 +49,7 @@ func fencing() []check {
 			h = s.a.take(s.a.mutex(key))
 			s.rises(&last, h, "after a while with no claim")
 		})},
-		{"of_shares", fenced(func(s *stage) {
+		{"of_shares", fenced(func(s *stage) { // R04
 			key := s.key("k")
 			var last uint64
 			for i := range 6 {

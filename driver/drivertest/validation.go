@@ -16,15 +16,15 @@ func validation() []check {
 		name, field string
 		spoil       func(driver.Traits, *driver.Claim)
 	}{
-		{"ttl_zero", "TTL", func(_ driver.Traits, c *driver.Claim) { c.TTL = 0 }},
-		{"ttl_negative", "TTL", func(_ driver.Traits, c *driver.Claim) { c.TTL = -time.Second }},
+		{"ttl_zero", "TTL", func(_ driver.Traits, c *driver.Claim) { c.TTL = 0 }},                // G08, J01
+		{"ttl_negative", "TTL", func(_ driver.Traits, c *driver.Claim) { c.TTL = -time.Second }}, // G08
 		{"ttl_most_negative", "TTL", func(_ driver.Traits, c *driver.Claim) { c.TTL = math.MinInt64 }},
-		{"ttl_below_the_least", "TTL", func(t driver.Traits, c *driver.Claim) { c.TTL = t.MinTTL - 1 }},
+		{"ttl_below_the_least", "TTL", func(t driver.Traits, c *driver.Claim) { c.TTL = t.MinTTL - 1 }}, // J02, J10
 		{"ttl_above_the_most", "TTL", func(t driver.Traits, c *driver.Claim) { c.TTL = t.MaxTTL + 1 }},
-		{"ttl_huge", "TTL", func(_ driver.Traits, c *driver.Claim) { c.TTL = math.MaxInt64 }},
+		{"ttl_huge", "TTL", func(_ driver.Traits, c *driver.Claim) { c.TTL = math.MaxInt64 }}, // J05
 		{"key_empty", "Key", func(_ driver.Traits, c *driver.Claim) { c.Key = "" }},
-		{"key_not_utf8", "Key", func(_ driver.Traits, c *driver.Claim) { c.Key += "\xff" }},
-		{"key_too_long", "Key", func(_ driver.Traits, c *driver.Claim) { c.Key += strings.Repeat("x", driver.MaxKey) }},
+		{"key_not_utf8", "Key", func(_ driver.Traits, c *driver.Claim) { c.Key += "\xff" }},                             // K03
+		{"key_too_long", "Key", func(_ driver.Traits, c *driver.Claim) { c.Key += strings.Repeat("x", driver.MaxKey) }}, // K08
 		{"id_empty", "ID", func(_ driver.Traits, c *driver.Claim) { c.ID = "" }},
 		{"label_not_utf8", "Label", func(_ driver.Traits, c *driver.Claim) { c.Label = "\xff" }},
 		{"label_of_two_lines", "Label", func(_ driver.Traits, c *driver.Claim) { c.Label = "a\nb" }},
@@ -58,7 +58,7 @@ func validation() []check {
 			}
 		}})
 	}
-	return append(all, check{"the_limits", func(s *stage) {
+	return append(all, check{"the_limits", func(s *stage) { // J05
 		c := s.a.mutex(s.key("k"))
 		c.Label = strings.Repeat("é", driver.MaxLabel/2)
 		c.Block = driver.MaxBlock

@@ -19,7 +19,7 @@ func wakeup() []check {
 		}
 	}
 	return []check{
-		{"released_before_wait", both(func(s *stage, key string, want func(driver.Claim) driver.Claim) {
+		{"released_before_wait", both(func(s *stage, key string, want func(driver.Claim) driver.Claim) { // D01
 			for range 3 {
 				a := s.a.take(s.a.mutex(key))
 				c := want(s.b.mutex(key))
@@ -41,7 +41,7 @@ func wakeup() []check {
 			s.a.drop(a.Claim)
 			w.by(s.soon())
 		})},
-		{"holder_expires", both(func(s *stage, name string, want func(driver.Claim) driver.Claim) {
+		{"holder_expires", both(func(s *stage, name string, want func(driver.Claim) driver.Claim) { // D11
 			s.patiently(func(ttl time.Duration, key string) bool {
 				key += name
 				a := s.a.take(lasting(ttl, s.a.mutex(key)))
@@ -55,7 +55,7 @@ func wakeup() []check {
 				return true
 			})
 		})},
-		{"holder_forced", both(func(s *stage, key string, want func(driver.Claim) driver.Claim) {
+		{"holder_forced", both(func(s *stage, key string, want func(driver.Claim) driver.Claim) { // S02
 			a := s.a.take(s.a.mutex(key))
 			w := s.b.wait(want(s.b.mutex(key)))
 			if err := s.a.revoke(key, a.Grant.Holder, driver.Notice{Force: true, By: "op"}); err != nil {
@@ -63,7 +63,7 @@ func wakeup() []check {
 			}
 			w.by(s.soon())
 		})},
-		{"all_readers", both(func(s *stage, key string, want func(driver.Claim) driver.Claim) {
+		{"all_readers", both(func(s *stage, key string, want func(driver.Claim) driver.Claim) { // D08
 			s.a.take(s.a.reader(key + "probe"))
 			writer := s.a.take(s.a.writer(key))
 			var readers []*waiter
@@ -113,7 +113,7 @@ func wakeup() []check {
 				return true
 			})
 		}},
-		{"one_after_the_other", func(s *stage) {
+		{"one_after_the_other", func(s *stage) { // E04
 			key := s.key("k")
 			holder := s.a.take(s.a.mutex(key))
 			const waiters = 6

@@ -12,7 +12,7 @@ import (
 // withdrawal: a claim that was refused, cancelled or released leaves no trace.
 func withdrawal() []check {
 	return []check{
-		{"refused", func(s *stage) {
+		{"refused", func(s *stage) { // E08
 			key := s.key("k")
 			a := s.a.take(s.a.mutex(key))
 			for range 3 {
@@ -28,7 +28,7 @@ func withdrawal() []check {
 			s.a.empty(key)
 			s.a.take(s.a.mutex(key))
 		}},
-		{"in_line", func(s *stage) {
+		{"in_line", func(s *stage) { // E01
 			key := s.key("k")
 			a := s.a.take(s.a.mutex(key))
 			first, second := queued(s.b.mutex(key)), queued(s.b.mutex(key))
@@ -55,7 +55,7 @@ func withdrawal() []check {
 			s.a.drop(a.Claim)
 			s.a.take(s.a.mutex(key))
 		}},
-		{"never_sent", func(s *stage) {
+		{"never_sent", func(s *stage) { // C04
 			key := s.key("k")
 			s.a.drop(s.a.mutex(key))
 			s.a.empty(key)
@@ -77,7 +77,7 @@ func withdrawal() []check {
 				s.Errorf("List after the last release: got %v, want nothing", held)
 			}
 		}},
-		{"cancelled", func(s *stage) {
+		{"cancelled", func(s *stage) { // B02
 			key := s.key("k")
 			for range 30 {
 				if !s.a.knowsTheTime(s.ttl) {

@@ -1,6 +1,7 @@
 // Package floors checks the rules of the house that a compiler lets through:
 // which package may import which, that the root module needs nothing but the
-// standard library, and that the files are the ones a reader expects.
+// standard library, that the files are the ones a reader expects, and that the
+// cases of docs/cases.md and the tests name each other.
 //
 //	driver < internal < backends < pawl < sim, fence and other helpers < cmd
 //
@@ -63,6 +64,8 @@ type repository struct {
 	modules map[string]string // folder of a go.mod to its text; "." is the root
 	work    string            // text of go.work
 	sums    []string          // paths of the go.sum files
+	cases   string            // text of docs/cases.md
+	scripts map[string]string // path of a test's script to its text
 }
 
 // A file is a Go file, parsed.
@@ -89,7 +92,7 @@ func (f *file) imports(yield func(string, int) bool) {
 }
 
 func read(repo fs.FS) (*repository, error) {
-	r := &repository{modules: make(map[string]string)}
+	r := &repository{modules: make(map[string]string), scripts: make(map[string]string)}
 	err := fs.WalkDir(repo, ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -112,14 +115,17 @@ func read(repo fs.FS) (*repository, error) {
 	return r, nil
 }
 
-// ignored reports whether the go command passes over a folder of this name.
-func ignored(dir string) bool {
-	return strings.HasPrefix(dir, ".") || strings.HasPrefix(dir, "_") || dir == "testdata"
-}
+// ignored reports whether the go command passes over a folder of this name, and
+// so do we. In testdata we look for scripts.
+func ignored(dir string) bool { return strings.HasPrefix(dir, ".") || strings.HasPrefix(dir, "_") }
 
 func (r *repository) add(repo fs.FS, name string) error {
 	base := path.Base(name)
-	if path.Ext(name) != ".go" && base != "go.mod" && base != "go.sum" && name != "go.work" {
+	switch {
+	case isScript(name), name == "go.work", name == casesDoc:
+	case slices.Contains(strings.Split(name, "/"), "testdata"):
+		return nil
+	case path.Ext(name) != ".go" && base != "go.mod" && base != "go.sum":
 		return nil
 	}
 	text, err := fs.ReadFile(repo, name)
@@ -133,6 +139,10 @@ func (r *repository) add(repo fs.FS, name string) error {
 		r.sums = append(r.sums, name)
 	case name == "go.work":
 		r.work = string(text)
+	case name == casesDoc:
+		r.cases = string(text)
+	case isScript(name):
+		r.scripts[name] = string(text)
 	default:
 		f := &file{path: name, dir: path.Dir(name), test: strings.HasSuffix(name, "_test.go"), set: token.NewFileSet()}
 		f.syntax, err = parser.ParseFile(f.set, name, text, parser.ParseComments|parser.SkipObjectResolution)

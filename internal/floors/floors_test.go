@@ -44,7 +44,20 @@ func sound() map[string]string {
 		"redis/goredis/node.go":    "package goredis\nimport (\n\t\"github.com/pawlock/pawl/redis\"\n\t\"github.com/redis/go-redis/v9\"\n)\n",
 		"tools/go.mod":             "module github.com/pawlock/pawl/tools\n",
 		"redis/testdata/x/x.go":    "package x\nimport \"example.com/anything\"\n",
+
+		"docs/cases.md":                     cases("| A01 | lost | told | `pawl: TestLost`, `cmd/pawl: script/lost.txt` |", rowB02),
+		"lost_test.go":                      "package pawl_test\n// Case A01.\nfunc TestLost(t *testing.T) {}\n",
+		"driver/drivertest/late.go":         "package drivertest\nfunc ownership() []check {\n\treturn []check{\n\t\t{\"late\", nil}, // B02\n\t\t{\"never\", nil},\n\t}\n}\n",
+		"cmd/pawl/testdata/script/lost.txt": "# A01\nexec pawl\n",
 	}
+}
+
+// rowB02 is a row of a case whose test stands in a table.
+const rowB02 = "| B02 | freed | kept | `driver/drivertest: Ownership/late` |"
+
+// cases is a document of cases with these rows.
+func cases(rows ...string) string {
+	return "# Cases\n\n| case | what happened | what holds here | shown by |\n|---|---|---|---|\n" + strings.Join(rows, "\n") + "\n"
 }
 
 // planted is a way to break each rule, and a piece of what is said of it.
@@ -108,6 +121,32 @@ var planted = []struct {
 		"lease.go:3: time.Sleep bypasses the clock"},
 	{"TermSetsATimer", "internal/term/term.go", "package term\nimport \"time\"\nvar _ = time.NewTimer(1)\n",
 		"internal/term/term.go:3: time.NewTimer bypasses the clock"},
+	{"CaseOfNoTest", "docs/cases.md", cases("| A01 | lost | told | `pawl: TestGone` |", rowB02),
+		"docs/cases.md:5: A01 is shown by pawl: TestGone, which does not exist"},
+	{"CaseOfNoSubtest", "docs/cases.md", cases("| A01 | lost | told | `pawl: TestLost` |", "| B02 | freed | kept | `driver/drivertest: Ownership/gone` |"),
+		"docs/cases.md:6: B02 is shown by driver/drivertest: Ownership/gone, which does not exist"},
+	{"CaseOfNoScript", "docs/cases.md", cases("| A01 | lost | told | `cmd/pawl: script/gone.txt` |", rowB02),
+		"docs/cases.md:5: A01 is shown by cmd/pawl: script/gone.txt, which does not exist"},
+	{"CaseThatItsTestDoesNotName", "lost_test.go", "package pawl_test\nfunc TestLost(t *testing.T) {}\n",
+		"docs/cases.md:5: A01 is shown by pawl: TestLost, which does not name it"},
+	{"CaseThatItsSubtestDoesNotName", "docs/cases.md", cases("| A01 | lost | told | `pawl: TestLost` |", "| B02 | freed | kept | `driver/drivertest: Ownership/never` |"),
+		"docs/cases.md:6: B02 is shown by driver/drivertest: Ownership/never, which does not name it"},
+	{"CaseThatItsScriptDoesNotName", "cmd/pawl/testdata/script/lost.txt", "exec echo A01\n",
+		"docs/cases.md:5: A01 is shown by cmd/pawl: script/lost.txt, which does not name it"},
+	{"CaseWithoutARow", "wait_test.go", "package pawl_test\n\n// Cases A01, C03.\nfunc TestWait(t *testing.T) {}\n",
+		"wait_test.go:3: case C03 has no row in docs/cases.md"},
+	{"CaseWithoutARowInASubtest", "wait_test.go", "package pawl_test\nvar tests = []test{\n\t{name: \"T6a a dead context\"},\n}\n",
+		"wait_test.go:3: case T6a has no row in docs/cases.md"},
+	{"CaseWithoutARowInAScript", "cmd/pawl/testdata/script/more.txt", "exec pawl\n# C03: another's lock\n",
+		"cmd/pawl/testdata/script/more.txt:2: case C03 has no row in docs/cases.md"},
+	{"CaseWithNothing", "docs/cases.md", cases("| A01 | lost | told | `pawl: TestLost` |", rowB02, "| C03 | taken | Does not apply: no | |"),
+		"docs/cases.md:7: C03 has neither a test"},
+	{"CaseTwice", "docs/cases.md", cases("| A01 | lost | told | `pawl: TestLost` |", rowB02, rowB02),
+		"docs/cases.md:7: B02 is listed twice"},
+	{"CasesOutOfOrder", "docs/cases.md", cases(rowB02, "| A01 | lost | told | `pawl: TestLost` |"),
+		"docs/cases.md:6: A01 stands after B02"},
+	{"RowOfNoCase", "docs/cases.md", cases("| A01 | lost | told | `pawl: TestLost` |", "| B2 | freed | kept | `driver/drivertest: Ownership/late` |", rowB02),
+		"docs/cases.md:6: a row of four cells begins with the id of a case"},
 	{"LeftToDo", "lease.go", "package pawl\n\n// TO" + "DO: finish.\n",
 		"lease.go:3: TO" + "DO in a comment"},
 }

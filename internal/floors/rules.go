@@ -20,6 +20,7 @@ var rules = []rule{
 	nothingRunsUnasked,
 	clockIsASeam,
 	nothingIsLeftToDo,
+	casesAreShown,
 }
 
 // rootStandsAlone keeps the root module free of requirements. An import of a

@@ -128,6 +128,7 @@ func TestOutcomesOfARenewal(t *testing.T) {
 
 // A renewal whose answer comes when the lease is over changes nothing, also if
 // nobody has looked at the clock meanwhile.
+// Case A13.
 func TestNothingRevivesALease(t *testing.T) {
 	tm := start(t, config, 10*sec, 0, 0)
 	if tm.Renewed(10*sec, at(8*sec), at(8898*ms), 0) {

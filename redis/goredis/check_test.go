@@ -71,6 +71,7 @@ func TestCheckFindsNothingWhereNothingIs(t *testing.T) {
 	await(t, "the subscription has ended", func() bool { return s.Do("CLIENT", "LIST", "TYPE", "pubsub") == "" })
 }
 
+// Case N02.
 func TestCheckJudgesTheSettings(t *testing.T) {
 	s := testserver.StartRedis(t, testserver.RedisOptions{})
 	rdb := dial(t, s.Addr)
@@ -144,6 +145,7 @@ func TestCheckCountsReplicas(t *testing.T) {
 }
 
 // Each right that is taken away is named.
+// Cases N01, N05.
 func TestCheckMissesEachRight(t *testing.T) {
 	s := testserver.StartRedis(t, testserver.RedisOptions{})
 	rdb := dial(t, s.Addr, asLocker)

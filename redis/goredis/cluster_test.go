@@ -78,6 +78,7 @@ func granted(t testing.TB, done <-chan answer) answer {
 	return a
 }
 
+// Case K01.
 func TestConformanceOfACluster(t *testing.T) {
 	cluster := testserver.StartCluster(t, testserver.ClusterOptions{})
 	drivertest.Run(t, drivertest.Harness{
@@ -103,6 +104,7 @@ func listeners(t testing.TB, c *testserver.Cluster) (connections []int, channels
 }
 
 // The keys are of all masters and of all kinds of names.
+// Case K01.
 func TestAHandoverOnAClusterNeedsNoPoll(t *testing.T) {
 	cluster := testserver.StartCluster(t, testserver.ClusterOptions{})
 	holder, other := newClusterClient(t, cluster), newClusterClient(t, cluster)
@@ -254,6 +256,7 @@ func TestListOfAClusterHasTheKeysOfAllMasters(t *testing.T) {
 	}
 }
 
+// Case N01.
 func TestTheRightsInTheProtocolAreEnoughForACluster(t *testing.T) {
 	cluster := testserver.StartCluster(t, testserver.ClusterOptions{})
 	for _, r := range cluster.Nodes {

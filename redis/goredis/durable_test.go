@@ -57,6 +57,7 @@ func TestAnAcknowledgedGrantSurvivesAFailover(t *testing.T) {
 }
 
 // A replica that does not answer costs the grant, and leaves nothing.
+// Case G04.
 func TestWhatNoReplicaAcknowledgesIsUndone(t *testing.T) {
 	for _, bounded := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ContextTimeoutEnabled=%v", bounded), func(t *testing.T) {
@@ -109,6 +110,7 @@ func TestWhatNoReplicaAcknowledgesIsUndone(t *testing.T) {
 
 // The server counts from the last command of the connection that asks. That is why
 // the write and the wait share one.
+// Case G02.
 func TestAWaitOnAnotherConnectionLies(t *testing.T) {
 	master, replica := startReplicated(t)
 	replica.Stop()
@@ -133,6 +135,7 @@ func TestAWaitOnAnotherConnectionLies(t *testing.T) {
 }
 
 // A connection that broke after the write is not replaced by one that lies.
+// Case G02.
 func TestAPinnedConnectionStaysTheSame(t *testing.T) {
 	master, replica := startReplicated(t)
 	c := newClient(t, master.Addr)
@@ -186,6 +189,7 @@ func TestWhatIsOnDiskIsAskedOfServersThatKnow(t *testing.T) {
 	}
 }
 
+// Case N05.
 func TestTheRightToWaitIsMissed(t *testing.T) {
 	s := testserver.StartRedis(t, testserver.RedisOptions{})
 	var rule []any

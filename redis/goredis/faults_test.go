@@ -42,6 +42,7 @@ func TestALateRequestGrantsNothing(t *testing.T) {
 	}
 }
 
+// Case D02.
 func TestABrokenSubscriptionLosesNoCall(t *testing.T) {
 	s := testserver.StartRedis(t, testserver.RedisOptions{})
 	holder, waiter := newClient(t, s.Addr), newClient(t, s.Addr)
@@ -72,6 +73,7 @@ func TestABrokenSubscriptionLosesNoCall(t *testing.T) {
 	}
 }
 
+// Case A02.
 func TestCallsReturnAtTheDeadline(t *testing.T) {
 	for _, bounded := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ContextTimeoutEnabled=%v", bounded), func(t *testing.T) {
@@ -142,6 +144,7 @@ func evaluations(t *testing.T, s *testserver.Redis) (n int) {
 	return n
 }
 
+// Case N03.
 func TestAFullServerStillRenewsAndReleases(t *testing.T) {
 	s := testserver.StartRedis(t, testserver.RedisOptions{})
 	c := newClient(t, s.Addr)

@@ -82,6 +82,7 @@ func TestAForeignHolderIsWaitedFor(t *testing.T) {
 	}
 }
 
+// Case K05.
 func TestAKeyOfAnotherTypeIsLeftAlone(t *testing.T) {
 	s := testserver.StartRedis(t, testserver.RedisOptions{})
 	c := newClient(t, s.Addr)

@@ -73,6 +73,7 @@ func (c *client) acquireSoon(t *testing.T, key string) driver.Claim {
 
 // Whatever a server has forgotten, nobody gets it before the lease has ended that
 // was on it, and the token rises.
+// Cases G07, R02.
 func TestWhatAServerForgotIsNotGrantedAgainTooSoon(t *testing.T) {
 	for _, fault := range []struct {
 		name string
@@ -141,6 +142,7 @@ func TestANewStoreBeginsWithAQuarantine(t *testing.T) {
 
 // A replica that is promoted has the marker of the master. Those whose lock has
 // been replicated go on; nobody gets one that may not have been.
+// Case G01.
 func TestAFailoverLosesNoLockToAnother(t *testing.T) {
 	for _, guarded := range []bool{false, true} {
 		t.Run(fmt.Sprintf("quarantine=%v", guarded), func(t *testing.T) {
@@ -302,6 +304,7 @@ func freePort(t *testing.T) string {
 	return port
 }
 
+// Case N05.
 func TestAQuarantineTakesTheRightToInfo(t *testing.T) {
 	s := testserver.StartRedis(t, testserver.RedisOptions{})
 	var rule []any

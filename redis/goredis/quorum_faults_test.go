@@ -41,6 +41,7 @@ return ok and 1 or 0`)
 // flushed, one about every second: what the clients of five processes saw is
 // sound. Without the restart quarantine two may hold at once, and the guard has to
 // tell them apart; it never accepts a write of the older. With it no two do.
+// Case R07.
 func TestTokensRiseWhileServersFail(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 15 s")

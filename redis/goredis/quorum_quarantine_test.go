@@ -16,6 +16,7 @@ import (
 
 // Three of five nodes forget a lease at the same moment: without a quarantine the
 // key is granted again while its holder relies on it.
+// Case G07.
 func TestAMajorityThatForgotGrantsNothing(t *testing.T) {
 	for _, guarded := range []bool{false, true} {
 		t.Run(fmt.Sprintf("quarantine=%v", guarded), func(t *testing.T) {

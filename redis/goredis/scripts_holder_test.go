@@ -56,7 +56,7 @@ func renewTests() []scriptTest {
 		},
 		{name: "renew with another token", before: held, call: "renew me 6 10000 0", want: "[-1 US+0 expired]"},
 		{name: "renew what has gone", before: held[1:], call: "renew me 7 10000 0", want: "[-1 US+0 expired]"},
-		{name: "renew what left no trace", call: "renew me 7 10000 0", want: "[-1 US+0 deleted]"},
+		{name: "renew what left no trace", call: "renew me 7 10000 0", want: "[-1 US+0 deleted]"}, // B05
 		{name: "renew what a foreign client has taken", before: append(held[:2:2], "SET lock theirs PX 5000"), call: "renew me 7 10000 0", want: "[-1 US+0 stolen]"},
 		{name: "renew what was released with a Keep", before: append(held[:2:2], "SET lock me:7:kept PX 5000"), call: "renew me 7 10000 0", want: "[-1 US+0 expired]"},
 		{
@@ -117,7 +117,7 @@ func releaseTests() []scriptTest {
 	done := "[1 US+0]"
 	fence := []string{"fence: 7::me, 50000"}
 	return []scriptTest{
-		{name: "release", before: held, call: "release me 7 0", want: done, after: fence},
+		{name: "release", before: held, call: "release me 7 0", want: done, after: fence}, // J07
 		{
 			name: "release an attempt of a quorum", before: []string{"SET lock me~1:7 PX 5000", "SET fence 7::me~1 PX 50000"},
 			call: "release me~1 7 0", want: done, heard: "pawl:free:lock:k: US", after: []string{"fence: 7::me~1, 50000"},
@@ -130,7 +130,7 @@ func releaseTests() []scriptTest {
 		{name: "release without the token", before: held, call: "release me 0 0", want: done, after: fence},
 		{name: "release again", before: held[1:], call: "release me 7 0", want: done},
 		{name: "release what was never granted", call: "release me 0 0", want: done},
-		{name: "release what another holds", before: held, call: "release you 0 0", want: done},
+		{name: "release what another holds", before: held, call: "release you 0 0", want: done}, // C10
 		{name: "release with an ID that another's begins with", before: []string{"SET lock me:7:kept:8 PX 5000"}, call: "release me 7 0", want: "[-1 US+0 stolen]"},
 		{name: "release what a foreign client has taken", before: []string{"SET lock theirs PX 5000", "SET fence 8::you PX 50000"}, call: "release me 7 0", want: "[-1 US+0 stolen]"},
 		{name: "release what has ended", before: []string{"SET fence 8::you PX 50000"}, call: "release me 7 0", want: "[-1 US+0 expired]"},

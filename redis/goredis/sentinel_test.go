@@ -37,6 +37,7 @@ func TestConformanceThroughSentinel(t *testing.T) {
 
 // A master dies that has granted what no replica has heard of: the old holder is
 // told, the next one has a greater token, and those who wait go on.
+// Cases G01, R02.
 func TestAFailoverThatLosesALockTellsItsHolder(t *testing.T) {
 	s := testserver.StartSentinel(t, testserver.SentinelOptions{})
 	holder, other := newSentinelClient(t, s), newSentinelClient(t, s)
@@ -94,6 +95,7 @@ func TestAFailoverThatLosesALockTellsItsHolder(t *testing.T) {
 
 // A server that is made a replica under its clients says READONLY: nothing is
 // granted, and a hold is neither renewed nor said to be lost.
+// Case G05.
 func TestAServerThatIsNoMasterAnyMoreRefuses(t *testing.T) {
 	other := testserver.StartRedis(t, testserver.RedisOptions{Args: []string{"--repl-diskless-sync-delay", "0"}})
 	s := testserver.StartRedis(t, testserver.RedisOptions{})

@@ -21,6 +21,7 @@ import (
 	adapter "github.com/pawlock/pawl/redis/goredis"
 )
 
+// Cases N04, T17.
 func TestAForgetfulServerGetsTheScriptsAgain(t *testing.T) {
 	s := testserver.StartRedis(t, testserver.RedisOptions{})
 	c := newClient(t, s.Addr)
@@ -44,6 +45,7 @@ func TestAForgetfulServerGetsTheScriptsAgain(t *testing.T) {
 	}
 }
 
+// Case H01.
 func TestADuplicateOfARequestChangesNothing(t *testing.T) {
 	s := testserver.StartRedis(t, testserver.RedisOptions{})
 	c := newClient(t, s.Addr)
@@ -118,6 +120,7 @@ func TestAnOldServerIsToldFromABrokenOne(t *testing.T) {
 	}
 }
 
+// Case N01.
 func TestTheRightsInTheProtocolAreEnough(t *testing.T) {
 	s := testserver.StartRedis(t, testserver.RedisOptions{})
 	var rule []any
@@ -206,6 +209,7 @@ func TestTheUsersClientStaysOpen(t *testing.T) {
 	}
 }
 
+// Case K07.
 func TestPrefixesKeepLocksApart(t *testing.T) {
 	s := testserver.StartRedis(t, testserver.RedisOptions{})
 	c := newClient(t, s.Addr)
