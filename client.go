@@ -69,8 +69,9 @@ func (c *Client) Semaphore(key string, n int) *Lock {
 }
 
 // ReadLock returns the lock of key for any number of readers, as long as nobody
-// holds its [Client.WriteLock]. Where the store is fair, a writer that waits
-// keeps out later readers.
+// holds its [Client.WriteLock]. Where the store is fair, all are served in order
+// of arrival: a writer that waits keeps out later readers, and readers that wait
+// keep out later writers, so that neither starve.
 func (c *Client) ReadLock(key string) *Lock {
 	return &Lock{client: c, key: key, weight: 1, capacity: driver.Unlimited}
 }
@@ -79,6 +80,15 @@ func (c *Client) ReadLock(key string) *Lock {
 // same as the [Client.Mutex] of key.
 func (c *Client) WriteLock(key string) *Lock {
 	return &Lock{client: c, key: key, weight: driver.Unlimited, capacity: driver.Unlimited}
+}
+
+// Weighted returns the lock of key, which has capacity units, for a holder who
+// takes weight of them: a large job that counts for three small ones, or the
+// gigabytes of a machine. Weight is 1 to capacity. All of them is to be alone on
+// the key, as with [Client.Mutex]. Clients should agree on capacity: each is
+// granted by its own.
+func (c *Client) Weighted(key string, weight, capacity int) *Lock {
+	return &Lock{client: c, key: key, weight: weight, capacity: capacity}
 }
 
 // inspectLimit bounds what Inspect returns: enough to see who is in the way.
@@ -105,21 +115,6 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Holder, erro
 			}
 		}
 	}
-}
-
-// ForceRelease ends the claim that holder, an ID from [Client.Inspect], has on
-// key. The holder is told with its next renewal, together with why and the
-// client's label: until then it may go on working, and only a fencing token
-// stops its writes. It returns ErrLost if holder does not hold key any more.
-func (c *Client) ForceRelease(ctx context.Context, key, holder, why string) error {
-	if err := driver.ValidateKey(key); err != nil {
-		return c.fail("revoke", key, err)
-	}
-	if err := driver.ValidateLabel(why); err != nil {
-		return c.fail("revoke", key, &FieldError{Field: "why", Why: err.Error()})
-	}
-	n := driver.Notice{Force: true, By: c.opts.Label, Why: why}
-	return c.fail("revoke", key, c.backend.Revoke(ctx, key, holder, n))
 }
 
 // closeTimeout bounds how long Close waits for claims to be withdrawn.

@@ -48,7 +48,7 @@ type FieldError = driver.FieldError
 // An Error says which operation failed, on which key and in which store. Every
 // error of a store reaches the caller inside exactly one Error.
 type Error struct {
-	Op      string // "acquire", "hold", "check", "renew", "release", "inspect", "list", "revoke"
+	Op      string // "acquire", "hold", "check", "renew", "downgrade", "release", "inspect", "list", "revoke"
 	Key     string // empty for list of everything
 	Backend string // name of the store
 	Err     error

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pawlock/pawl/driver"
@@ -19,10 +20,10 @@ type Lease struct {
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 	key, id   string
-	exclusive bool
+	exclusive atomic.Bool // it was granted all of the key, and was not downgraded since
 	token     uint64
 	sent      time.Duration // when the request that was granted was sent
-	late      time.Duration // until when an unanswered attempt may reach the store
+	asked     chan struct{} // closed when somebody has asked for the lease
 
 	mu        sync.Mutex    // never held across I/O
 	claim     driver.Claim  // guarded by mu: with the last grant
@@ -32,6 +33,8 @@ type Lease struct {
 	confirmed bool          // guarded by mu: nothing is left to be released
 	released  error         // guarded by mu: what the release that was confirmed returned
 	doubt     bool          // guarded by mu: a release was sent, and its outcome is unknown
+	late      time.Duration // guarded by mu: until when an unanswered attempt may reach the store
+	notice    *Notice       // guarded by mu: the last request for the lease
 
 	due   time.Duration // guarded by keeper.mu
 	index int           // guarded by keeper.mu: in its queue, -1 if removed
@@ -54,19 +57,20 @@ func newLease(ctx context.Context, a *acquisition, ans answer) *Lease {
 		return nil
 	}
 	l := &Lease{
-		client:    c,
-		outer:     leaseOf(ctx),
-		key:       a.claim.Key,
-		id:        a.claim.ID,
-		exclusive: a.claim.Exclusive(),
-		token:     ans.grant.Token,
-		sent:      ans.sent.At,
-		late:      a.late,
-		claim:     a.claim,
-		term:      t,
-		index:     -1,
+		client: c,
+		outer:  leaseOf(ctx),
+		key:    a.claim.Key,
+		id:     a.claim.ID,
+		token:  ans.grant.Token,
+		sent:   ans.sent.At,
+		asked:  make(chan struct{}),
+		late:   a.late,
+		claim:  a.claim,
+		term:   t,
+		index:  -1,
 	}
 	l.claim.Grant = ans.grant
+	l.exclusive.Store(a.claim.Exclusive())
 	values := context.WithValue(context.WithoutCancel(ctx), leaseKey{}, l)
 	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(values, tokenKey{}, l))
 	// Before anything can end the lease: its loss is told after its grant.

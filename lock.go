@@ -76,7 +76,7 @@ func (l *Lock) claim(queue bool) driver.Claim {
 func (l *Lock) nested(ctx context.Context) bool {
 	exclusive := l.weight == l.capacity
 	for lease := leaseOf(ctx); lease != nil; lease = lease.outer {
-		if lease.client == l.client && lease.key == l.key && (exclusive || lease.exclusive) && lease.Valid() {
+		if lease.client == l.client && lease.key == l.key && (exclusive || lease.exclusive.Load()) && lease.Valid() {
 			return true
 		}
 	}

@@ -27,6 +27,9 @@ type Observer struct {
 	// unknown. The lease goes on for left.
 	RenewFailed func(lease *Lease, err error, left time.Duration)
 
+	// Asked is told that somebody has asked for a lease, and what he said.
+	Asked func(lease *Lease, n Notice)
+
 	// Lost is told that a lease ended before it was released.
 	Lost func(lease *Lease, err *LostError)
 
@@ -63,6 +66,12 @@ func (o *Observer) renewFailed(l *Lease, err error, left time.Duration) {
 	}
 }
 
+func (o *Observer) asked(l *Lease, n Notice) {
+	if o.Asked != nil {
+		o.Asked(l, n)
+	}
+}
+
 func (o *Observer) lost(l *Lease, err *LostError) {
 	if o.Lost != nil {
 		o.Lost(l, err)
@@ -82,7 +91,7 @@ func (o *Observer) trouble(op, key string, err error) {
 }
 
 // LogObserver returns an Observer that writes to log: renewals and grants at
-// debug level, waiting at info, trouble at warn, loss at error.
+// debug level, waiting and being asked at info, trouble at warn, loss at error.
 func LogObserver(log *slog.Logger) *Observer {
 	return &Observer{
 		Waiting: func(key string, held *HeldError) {
@@ -96,6 +105,9 @@ func LogObserver(log *slog.Logger) *Observer {
 		},
 		RenewFailed: func(l *Lease, err error, left time.Duration) {
 			log.Warn("pawl: not renewed", "key", l.Key(), "token", l.Token(), "err", err, "left", left)
+		},
+		Asked: func(l *Lease, n Notice) {
+			log.Info("pawl: asked for", "key", l.Key(), "token", l.Token(), "by", n.By, "why", n.Why)
 		},
 		Lost: func(l *Lease, err *LostError) {
 			log.Error("pawl: lost", "key", l.Key(), "token", l.Token(), "reason", err.Reason)

@@ -77,13 +77,13 @@ func (l *Lease) endRelease(claim driver.Claim, err error) error {
 	if decided {
 		l.confirmed, l.released = true, err
 	}
-	end := l.term.Deadline() + c.opts.Grace
+	end, late := l.term.Deadline()+c.opts.Grace, l.late
 	l.mu.Unlock()
 	switch {
 	case !decided:
 		c.detach(func() { c.withdrawKept(claim, end) })
-	case l.late > now && claim.Keep == 0:
-		c.detach(func() { c.withdraw(claim, l.late) }) // an attempt may still arrive
+	case late > now && claim.Keep == 0:
+		c.detach(func() { c.withdraw(claim, late) }) // an attempt may still arrive
 	}
 	c.opts.Observer.released(l, now-l.sent, err)
 	return err
@@ -105,8 +105,8 @@ func (l *Lease) ended() error {
 	}
 	if !l.confirmed {
 		l.confirmed = true
-		claim := l.kept(l.client.now())
-		l.client.detach(func() { l.client.withdraw(claim, l.late) })
+		claim, late := l.kept(l.client.now()), l.late
+		l.client.detach(func() { l.client.withdraw(claim, late) })
 	}
 	return l.client.fail("release", l.claim.Key, l.lost)
 }

@@ -58,16 +58,17 @@ func (l *Lease) renew(ctx context.Context) error {
 	}
 	sent := c.now()
 	grant, err := c.backend.Renew(ctx, claim)
-	tell, err := l.settle(grant, err, sent)
+	tell, err := l.settle("renew", grant, err, sent)
 	tell()
 	return err
 }
 
-// settle takes the answer to a renewal that was sent at sent. There are four:
+// settle takes the answer to a renewal, or what counts as one, that was sent at
+// sent as op. There are four:
 // renewed, lost, refused and unknown; the last two change nothing. The observer
 // is told by the func that settle returns, without mu: one that is slow, or asks
 // the lease something, must not keep the others from their turn.
-func (l *Lease) settle(grant driver.Grant, err error, sent term.Instant) (tell func(), _ error) {
+func (l *Lease) settle(op string, grant driver.Grant, err error, sent term.Instant) (tell func(), _ error) {
 	c := l.client
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,7 +83,13 @@ func (l *Lease) settle(grant driver.Grant, err error, sent term.Instant) (tell f
 		grant.Token = l.token // a renewal never changes it
 		l.claim.Grant = grant
 		c.keeper.move(l, l.term.Next())
-		return func() { c.opts.Observer.renewed(l, now.At-sent.At, before) }, nil
+		news := l.hear(grant.Notice)
+		return func() {
+			c.opts.Observer.renewed(l, now.At-sent.At, before)
+			if news {
+				c.opts.Observer.asked(l, *grant.Notice)
+			}
+		}, nil
 	case errors.Is(err, driver.ErrLost):
 		if l.term.State() == term.Live {
 			lost := asLost(err)
@@ -97,7 +104,7 @@ func (l *Lease) settle(grant driver.Grant, err error, sent term.Instant) (tell f
 	}
 	l.term.Failed(now)
 	c.keeper.move(l, l.term.Next())
-	err = c.fail("renew", l.key, err)
+	err = c.fail(op, l.key, err)
 	left := l.term.Left(now)
 	return func() { c.opts.Observer.renewFailed(l, err, left) }, err
 }

@@ -20,9 +20,9 @@ type Token struct {
 	Number uint64 // what [Lease.Token] returns; 0 if the store has no tokens
 }
 
-// TokenOf returns the token of lease.
+// TokenOf returns the token of lease. After a [Lease.Downgrade] it is shared.
 func TokenOf(lease *Lease) Token {
-	return Token{Key: lease.key, Shared: !lease.exclusive, Number: lease.token}
+	return Token{Key: lease.key, Shared: !lease.exclusive.Load(), Number: lease.token}
 }
 
 // String returns t as text: the name of the lock, x if it is held exclusively

@@ -89,6 +89,8 @@ var planted = []struct {
 		"driver/drivertest/fair.go:2: driver imports github.com/pawlock/pawl"},
 	{"InternalImportsPawl", "internal/term/term.go", "package term\nimport \"github.com/pawlock/pawl\"\n",
 		"internal/term/term.go:2: internal imports github.com/pawlock/pawl"},
+	{"RecipesImportABackend", "internal/recipetest/shares.go", "package recipetest\nimport (\n\"github.com/pawlock/pawl\"\n\"github.com/pawlock/pawl/memory\"\n)\n",
+		"internal/recipetest/shares.go:4: internal imports github.com/pawlock/pawl/memory"},
 	{"PawlImportsABackend", "client.go", "package pawl\nimport \"github.com/pawlock/pawl/memory\"\n",
 		"client.go:2: pawl imports github.com/pawlock/pawl/memory"},
 	{"PawlImportsFence", "lease.go", "package pawl\nimport \"github.com/pawlock/pawl/fence\"\n",
