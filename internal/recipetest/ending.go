@@ -101,7 +101,7 @@ func forceRelease() []check {
 				s.Errorf("notice: got %+v, want who, why and when", n)
 			}
 			if err := s.b.ForceRelease(s.ctx, s.key("k"), lease.Holder(), "again"); !errors.Is(err, pawl.ErrLost) {
-				s.Errorf("forcing who holds no more: got %v, want ErrLost", err) // O08
+				s.Errorf("forcing who holds no more: got %v, want ErrLost", err) // O08: no crash, and nobody else
 			}
 		}},
 	}
