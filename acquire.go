@@ -16,6 +16,7 @@ import (
 type acquisition struct {
 	client   *Client
 	lock     *Lock
+	relay    *relay // of those who want the same key here, nil if it does not hand over
 	claim    driver.Claim
 	began    time.Duration
 	attempts int
@@ -35,7 +36,11 @@ func (l *Lock) acquire(ctx context.Context, queue bool) (*Lease, error) {
 	c.begin()
 	defer c.end()
 	a := &acquisition{client: c, lock: l, claim: l.claim(queue), began: c.now().At}
-	lease, err := a.run(ctx)
+	run := a.run
+	if queue && l.handsOver() {
+		run = a.inTurn
+	}
+	lease, err := run(ctx)
 	return lease, c.fail("acquire", l.key, err)
 }
 
@@ -72,6 +77,7 @@ func (a *acquisition) run(ctx context.Context) (*Lease, error) {
 			}
 		case errors.Is(err, driver.ErrHeld):
 			a.held, a.trouble, a.fails = asHeld(err), nil, 0
+			a.note()
 			if !a.claim.Queue {
 				return nil, a.held // it left no trace
 			}
@@ -107,6 +113,7 @@ func (a *acquisition) again(ctx context.Context, err error) error {
 	}
 	a.trouble, a.held = err, nil
 	a.fails++
+	a.note()
 	if c.now().At-a.since >= c.opts.TTL || !a.claim.Queue {
 		a.withdraw()
 		return err

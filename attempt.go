@@ -40,6 +40,7 @@ func (a *acquisition) try(ctx context.Context) (answer, <-chan answer) {
 	a.sent = c.now().At
 	a.deadline = a.sent + time.Until(deadline)
 	claim := a.claim
+	claim.Block = a.block()
 	answers := make(chan answer, 1)
 	go func() {
 		defer cancel()

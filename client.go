@@ -20,6 +20,7 @@ type Client struct {
 	start    time.Time     // zero of the client's clock
 	slept0   time.Duration // reading of Options.Clock.Slept at start
 	keeper   keeper
+	relays   relays
 
 	closed context.Context // ends when Close is called
 	close  context.CancelFunc

@@ -100,7 +100,7 @@ func (l *Lease) downgrade(ctx context.Context, claim driver.Claim, timeout time.
 		l.late = before
 	}
 	switch {
-	case err == nil && grant.Token != l.token:
+	case err == nil && grant.Token != l.claim.Grant.Token:
 		// The store had ended the claim, and took this one for new.
 		claim.Grant = grant
 		c.detach(func() { c.withdraw(claim, 0) })
@@ -110,6 +110,7 @@ func (l *Lease) downgrade(ctx context.Context, claim driver.Claim, timeout time.
 	case err == nil && claim.Weight < l.claim.Weight:
 		l.claim.Weight, l.claim.Capacity = claim.Weight, claim.Capacity
 		l.exclusive.Store(false)
+		l.nextLeads() // a share is not handed over
 	}
 	l.mu.Unlock()
 	tell, err := l.settle("downgrade", grant, err, sent)

@@ -20,8 +20,9 @@ type Lease struct {
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 	key, id   string
-	exclusive atomic.Bool // it was granted all of the key, and was not downgraded since
-	token     uint64
+	exclusive atomic.Bool   // it was granted all of the key, and was not downgraded since
+	nth       int           // of the holds that its claim was handed to, from 0
+	token     uint64        // the nth of the grant's block
 	sent      time.Duration // when the request that was granted was sent
 	asked     chan struct{} // closed when somebody has asked for the lease
 
@@ -35,6 +36,8 @@ type Lease struct {
 	doubt     bool          // guarded by mu: a release was sent, and its outcome is unknown
 	late      time.Duration // guarded by mu: until when an unanswered attempt may reach the store
 	notice    *Notice       // guarded by mu: the last request for the lease
+	relay     *relay        // guarded by mu: where the next waits, nil once they were told
+	heir      *Lease        // guarded by mu: who the claim was handed to
 
 	due   time.Duration // guarded by keeper.mu
 	index int           // guarded by keeper.mu: in its queue, -1 if removed
@@ -65,18 +68,26 @@ func newLease(ctx context.Context, a *acquisition, ans answer) *Lease {
 		sent:   ans.sent.At,
 		asked:  make(chan struct{}),
 		late:   a.late,
+		relay:  a.relay,
 		claim:  a.claim,
 		term:   t,
 		index:  -1,
 	}
 	l.claim.Grant = ans.grant
 	l.exclusive.Store(a.claim.Exclusive())
-	values := context.WithValue(context.WithoutCancel(ctx), leaseKey{}, l)
-	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(values, tokenKey{}, l))
+	l.scope(ctx)
+	c.relays.lead(a.relay, l)
+	a.relay = nil // the lead is the lease's
 	// Before anything can end the lease: its loss is told after its grant.
 	c.opts.Observer.acquired(l, c.now().At-a.began, a.attempts)
 	c.keeper.add(l, t.Next())
 	return l
+}
+
+// scope gives l its context, with the values of ctx.
+func (l *Lease) scope(ctx context.Context) {
+	values := context.WithValue(context.WithoutCancel(ctx), leaseKey{}, l)
+	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(values, tokenKey{}, l))
 }
 
 // Context ends with the lease. It has the values of the context that the lock
@@ -92,7 +103,9 @@ func (l *Lease) Token() uint64 { return l.token }
 // Key returns the name of the lock.
 func (l *Lease) Key() string { return l.key }
 
-// Holder returns the ID of this hold, as [Client.Inspect] shows it.
+// Holder returns the ID of the claim that this hold has, as [Client.Inspect] shows
+// it. Holds that were handed over one to the next have the same; see
+// [Options.Handover].
 func (l *Lease) Holder() string { return l.id }
 
 // Deadline returns when the lease ends unless it is renewed. It is a margin
@@ -137,7 +150,15 @@ func (l *Lease) lose(err *LostError) {
 	l.lost = err
 	l.cancel(l.client.fail("hold", l.key, err))
 	l.client.keeper.remove(l)
+	l.nextLeads()
 	l.client.detach(func() { l.client.opts.Observer.lost(l, err) })
+}
+
+// nextLeads lets the next in line go to the store, once. It is called with mu
+// held.
+func (l *Lease) nextLeads() {
+	l.client.relays.promote(l.relay)
+	l.relay = nil
 }
 
 // kept returns the claim as it is to be released: its key stays taken until

@@ -27,6 +27,10 @@ func (l *Lock) Key() string { return l.key }
 // is in trouble Acquire goes on trying; when that has lasted for a TTL without
 // one answer it returns the trouble. Inside a lease of the same key, where one
 // of the two is exclusive, it returns [ErrDeadlock] at once.
+//
+// Goroutines of one client that want the same key exclusively are served in the
+// order in which they came, and share a claim of the store for up to
+// [Options.Handover] holds, where the store can do that.
 func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 	if l.nested(ctx) {
 		return nil, l.client.fail("acquire", l.key, ErrDeadlock)

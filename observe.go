@@ -16,7 +16,7 @@ type Observer struct {
 	Waiting func(key string, held *HeldError)
 
 	// Acquired is told each grant, how long it took to come, and after how
-	// many attempts.
+	// many attempts: none if another goroutine of the client handed it over.
 	Acquired func(lease *Lease, waited time.Duration, attempts int)
 
 	// Renewed is told each renewal, how long it took, and how much of the

@@ -18,6 +18,7 @@ type Options struct {
 	Grace      time.Duration // the store keeps the key so much longer than the holder: a lock-delay after an unclean end. Default 0
 	MaxHold    time.Duration // a lease ends so long after its grant, renewed or not. Default 0: no limit
 	MinHold    time.Duration // a key stays taken so long after its grant, released or not. Default 0
+	Handover   int           // how many goroutines of this client in a row share one exclusive claim of the store, each with a token of its own; 1 is none. Default 16
 	Label      string        // names this process to whoever inspects, at most 512 bytes. Default host:pid
 	Observer   *Observer     // is told what happens. Default none
 	Clock      Clock         // for simulations. Default the real one
@@ -50,6 +51,9 @@ func (o *Options) complete(t driver.Traits) (Options, error) {
 	if opts.Drift == 0 {
 		opts.Drift = 0.01
 	}
+	if opts.Handover == 0 {
+		opts.Handover = 16
+	}
 	if opts.Label == "" {
 		opts.Label = defaultLabel()
 	}
@@ -79,6 +83,8 @@ func (o *Options) validate(t driver.Traits) error {
 		return &FieldError{Field: "RenewEvery", Why: fmt.Sprintf("is %v: it must be at least %v and at most half the TTL of %v", o.RenewEvery, minRenewEvery, o.TTL)}
 	case !(o.Drift > 0 && o.Drift < 0.5): // also refuses NaN
 		return &FieldError{Field: "Drift", Why: fmt.Sprintf("is %v: it must be above 0 and below 0.5", o.Drift)}
+	case o.Handover < 1 || o.Handover > driver.MaxBlock:
+		return &FieldError{Field: "Handover", Why: fmt.Sprintf("is %d: it must be 1 to %d", o.Handover, driver.MaxBlock)}
 	case o.Grace < 0:
 		return &FieldError{Field: "Grace", Why: fmt.Sprintf("is %v: it must not be negative", o.Grace)}
 	case o.Grace > longest-o.TTL:

@@ -19,6 +19,10 @@ const releaseTimeout = 5 * time.Second
 // be released also when the work was called off. It waits for the store for up
 // to 5 seconds, but not beyond the end of the claim.
 //
+// If another goroutine of the client waits for the key the claim may go to it
+// without asking the store ([Options.Handover]); a loss that the client has not heard
+// of by then is told to that goroutine.
+//
 // It returns an error that wraps a [*LostError] if the lease had ended before:
 // the work may have overlapped another's. On any other error the store has not
 // confirmed; the release is then repeated in the background until the claim has
@@ -35,6 +39,11 @@ func (l *Lease) Release(ctx context.Context) error {
 		if l.confirmed || l.lost != nil {
 			defer l.mu.Unlock()
 			return l.ended()
+		}
+		if tell, ok := l.handOver(l.client.now()); ok {
+			l.mu.Unlock()
+			tell()
+			return nil
 		}
 		claim, end, ok := l.beginRelease()
 		l.mu.Unlock()
@@ -78,6 +87,7 @@ func (l *Lease) endRelease(claim driver.Claim, err error) error {
 		l.confirmed, l.released = true, err
 	}
 	end, late := l.term.Deadline()+c.opts.Grace, l.late
+	l.nextLeads()
 	l.mu.Unlock()
 	switch {
 	case !decided:

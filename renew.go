@@ -71,6 +71,10 @@ func (l *Lease) renew(ctx context.Context) error {
 func (l *Lease) settle(op string, grant driver.Grant, err error, sent term.Instant) (tell func(), _ error) {
 	c := l.client
 	l.mu.Lock()
+	if heir := l.heir; heir != nil {
+		l.mu.Unlock()
+		return heir.inherited(grant, err, sent), context.Cause(l.ctx)
+	}
 	defer l.mu.Unlock()
 	now := c.now()
 	switch {
@@ -80,7 +84,7 @@ func (l *Lease) settle(op string, grant driver.Grant, err error, sent term.Insta
 		if !l.term.Renewed(grant.TTL, sent, now, jitter) {
 			return quiet, l.tooLate(now)
 		}
-		grant.Token = l.token // a renewal never changes it
+		grant.Token, grant.Block = l.claim.Grant.Token, l.claim.Grant.Block // a renewal never changes them
 		l.claim.Grant = grant
 		c.keeper.move(l, l.term.Next())
 		news := l.hear(grant.Notice)

@@ -50,6 +50,9 @@ func (c *Client) AskRelease(ctx context.Context, key, why string) error {
 // working, and only a fencing token stops its writes. Who forced what, and why,
 // stays in [State].Notices for an hour. It returns ErrLost if holder does not
 // hold key any more.
+//
+// What ends is the claim. If it goes from one goroutine to the next meanwhile
+// ([Options].Handover), whoever has it at the next renewal is told.
 func (c *Client) ForceRelease(ctx context.Context, key, holder, why string) error {
 	n, err := c.notice(key, why)
 	if err != nil {

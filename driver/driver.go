@@ -145,13 +145,14 @@ type State struct {
 }
 
 // Traits are what a backend promises. The conformance suite tests each that is
-// claimed, in its subtests Fencing, Durability, Fairness and Counting.
+// claimed, in its subtests Fencing, Durability, Fairness, Counting and Blocks.
 type Traits struct {
 	Name     string        // of the store, for errors: "redis", "memory"
 	Fencing  bool          // tokens rise with every grant on a key
 	Durable  bool          // grants survive a crash of the store
 	Fair     bool          // claims are granted in order of arrival
 	Counting bool          // shares are counted: capacities other than 1 are exact
+	Blocks   bool          // a grant has as many tokens as were wanted
 	MinTTL   time.Duration // shorter ones are [ErrInvalid]
 	MaxTTL   time.Duration // longer ones are [ErrInvalid]
 }

@@ -96,6 +96,7 @@ func (*backend) Traits() driver.Traits {
 		Durable:  true,
 		Fair:     true,
 		Counting: true,
+		Blocks:   true,
 		MinTTL:   10 * time.Millisecond,
 		MaxTTL:   365 * 24 * time.Hour,
 	}

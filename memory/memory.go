@@ -58,6 +58,7 @@ func (backend) Traits() driver.Traits {
 		Fencing:  true,
 		Fair:     true,
 		Counting: true,
+		Blocks:   true,
 		MinTTL:   time.Millisecond,
 		MaxTTL:   365 * 24 * time.Hour,
 	}

@@ -110,6 +110,7 @@ func (b *backend) Traits() driver.Traits {
 		Fencing:  true,
 		Fair:     true,
 		Counting: true,
+		Blocks:   true,
 		MinTTL:   10 * time.Millisecond,
 		MaxTTL:   365 * 24 * time.Hour,
 	}

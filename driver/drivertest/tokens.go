@@ -221,6 +221,9 @@ func blocks() []check {
 			var last uint64
 			for _, n := range []int{16, 0, 1, 100, driver.MaxBlock, 2} {
 				a := s.a.take(of(n, s.a.mutex(key)))
+				if want := max(n, 1); s.traits.Blocks && a.Grant.Block != want {
+					s.Errorf("tokens in a grant: got %d, want the %d asked for", a.Grant.Block, want)
+				}
 				s.rises(&last, a, "after a block")
 				s.a.drop(a.Claim)
 			}

@@ -155,6 +155,19 @@ func (t *Term) Release(now Instant) bool {
 	return t.state == Released
 }
 
+// HandOver returns the term of a hold that takes over what is left of a live one:
+// it ends when the store's claim does, and has a MaxHold of its own. It reports
+// false if less than a third of the TTL is left: renewals are failing, and whoever
+// comes next had better ask the store.
+func (t *Term) HandOver(now Instant) (Term, bool) {
+	if t.Left(now) < t.ttl/3 {
+		return Term{}, false
+	}
+	heir := *t
+	heir.granted = now.At
+	return heir, true
+}
+
 // Left returns for how long the lease is sure to last, 0 if it has ended. It
 // says so before anyone has called Due: the clock decides, not a timer that may
 // be late.
