@@ -48,7 +48,7 @@ func (a *acquisition) inTurn(ctx context.Context) (*Lease, error) {
 	}
 	lease, err := a.run(ctx)
 	if err != nil {
-		c.relays.resign(a, err)
+		c.relays.resign(a)
 	}
 	return lease, err
 }
@@ -76,7 +76,8 @@ func (a *acquisition) follow(ctx context.Context, f *follower) (turn, error) {
 		if t.lease != nil || t.err != nil {
 			return t, nil
 		}
-		c.relays.promote(a.relay)
+		a.heard()
+		c.relays.resign(a)
 	}
 	if a.heard(); a.trouble == nil && held != nil {
 		a.held = held
@@ -142,9 +143,7 @@ func (l *Lease) handOver(now term.Instant) (tell func(), ok bool) {
 	if !ok {
 		return nil, false
 	}
-	c.relays.mu.Lock()
-	f := r.first(func(f *follower) bool { return f.ctx.Err() == nil })
-	c.relays.mu.Unlock()
+	f := c.relays.heir(r, l)
 	if f == nil {
 		return nil, false
 	}
@@ -170,7 +169,7 @@ func (l *Lease) handOver(now term.Instant) (tell func(), ok bool) {
 	l.cancel(ErrReleased)
 	c.keeper.remove(l)
 	l.confirmed = true // nothing of its own is left in the store
-	c.relays.lead(r, heir)
+	c.relays.holds(r, heir)
 	held := now.At - l.sent
 	return func() {
 		c.opts.Observer.released(l, held, nil)

@@ -264,46 +264,57 @@ func TestLossIsNotHandedOver(t *testing.T) {
 	})
 }
 
-// A claim that is handed over goes on being renewed, each hold has a MaxHold of
-// its own, and one that could not be renewed lately is given back instead.
+// A claim that is handed over goes on being renewed, and each hold has a MaxHold of
+// its own.
 func TestHandedOverClaimIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memory.Store)
-		var fail atomic.Bool
-		b, acquires, _ := counting(store)
-		b.renew = func(ctx context.Context, c driver.Claim) (driver.Grant, error) {
-			if fail.Load() {
-				return driver.Grant{}, errDown
-			}
-			return b.Backend.Renew(ctx, c)
-		}
-		c := newClient(t, b, &pawl.Options{MaxHold: 40 * time.Second})
+		c := newClient(t, memory.New(store), &pawl.Options{MaxHold: 40 * time.Second})
 		defer c.Close()
 		first := acquire(t, c.Mutex("k"))
-		line := gather(t.Context(), c.Mutex("k"), 5)
+		line := gather(t.Context(), c.Mutex("k"), 3)
 		first.Release(t.Context())
-		for range 3 {
+		second := <-line.leases
+		time.Sleep(50 * time.Millisecond)
+		second.Release(t.Context())
+		third := <-line.leases
+		if third.Holder() != second.Holder() {
+			t.Fatal("the claim was not handed over")
+		}
+		start := time.Now()
+		<-third.Context().Done()
+		var lost *pawl.LostError
+		if cause := context.Cause(third.Context()); !errors.As(cause, &lost) || lost.Reason != driver.MaxHold || time.Since(start) != 40*time.Second {
+			t.Errorf("ended after %v by %v, want after its own MaxHold of 40s", time.Since(start), cause)
+		}
+		third.Release(t.Context())
+		(<-line.leases).Release(t.Context())
+	})
+}
+
+// A claim whose renewals fail is given back while a third of it is left.
+func TestFailingClaimIsNotHandedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _, _ := counting(new(memory.Store))
+		b.renew = func(context.Context, driver.Claim) (driver.Grant, error) { return driver.Grant{}, errDown }
+		c := newClient(t, b, &pawl.Options{Handover: 1000})
+		defer c.Close()
+		first := acquire(t, c.Mutex("k"))
+		line := gather(t.Context(), c.Mutex("k"), 200)
+		first.Release(t.Context())
+		claims := make(map[string]bool)
+		least := time.Hour
+		for range 200 {
 			lease := <-line.leases
-			time.Sleep(35 * time.Second)
-			if err := lease.Check(4 * time.Second); err != nil {
-				t.Errorf("after 35s: %v, want a lease of 40s", err)
+			claims[lease.Holder()] = true
+			least = min(least, time.Until(lease.Deadline()))
+			time.Sleep(50 * time.Millisecond)
+			if err := lease.Release(t.Context()); err != nil {
+				t.Fatal(err)
 			}
-			lease.Release(t.Context())
 		}
-		if got := acquires.Load(); got != 2 {
-			t.Errorf("acquires: got %d, want 2", got)
-		}
-		lease := <-line.leases
-		fail.Store(true)
-		for time.Until(lease.Deadline()) > 3*time.Second {
-			time.Sleep(100 * time.Millisecond)
-		}
-		fail.Store(false)
-		lease.Release(t.Context())
-		if last := <-line.leases; last.Holder() == lease.Holder() {
-			t.Error("a claim with less than a third of its TTL left was handed over")
-		} else if err := last.Release(t.Context()); err != nil {
-			t.Error(err)
+		if len(claims) != 2 || least < 3*time.Second || least > 4*time.Second {
+			t.Errorf("200 holds of 50ms: got %d claims, and %v left at the least; want 2, each until a third of 10s is left", len(claims), least)
 		}
 	})
 }
@@ -315,9 +326,9 @@ func TestAnswersFollowTheClaim(t *testing.T) {
 		for name, test := range map[string]struct {
 			err   error
 			valid bool
-			left  time.Duration // 5s after the renewal was sent
+			left  time.Duration // 70ms after the renewal was sent
 		}{
-			"renewed": {nil, true, 10*time.Second - 100*time.Millisecond - 2*time.Millisecond - time.Second - 1500*time.Millisecond},
+			"renewed": {nil, true, 10*time.Second - 100*time.Millisecond - 2*time.Millisecond - time.Second - 70*time.Millisecond},
 			"lost":    {&pawl.LostError{Reason: driver.Deleted}, false, 0},
 		} {
 			store := new(memory.Store)
@@ -336,11 +347,13 @@ func TestAnswersFollowTheClaim(t *testing.T) {
 			line := gather(t.Context(), c.Mutex("k"), 2)
 			first.Release(t.Context())
 			second := <-line.leases
+			time.Sleep(10 * time.Millisecond)
+			go second.Renew(t.Context())
 			<-sent
-			time.Sleep(time.Second)
+			time.Sleep(50 * time.Millisecond)
 			second.Release(t.Context())
 			third := <-line.leases
-			time.Sleep(500 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond)
 			answer <- true
 			synctest.Wait()
 			if got := third.Valid(); got != test.valid {
@@ -353,6 +366,57 @@ func TestAnswersFollowTheClaim(t *testing.T) {
 			close(answer)
 			c.Close()
 		}
+	})
+}
+
+// While one of ours waits in the store, because a lease lasted, a release goes to
+// the store too: whoever is ahead there comes first. The block after that is handed
+// on again.
+func TestLongHoldSendsOneToTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memory.Store)
+		c := newClient(t, memory.New(store), nil)
+		defer c.Close()
+		other := newClient(t, memory.New(store), nil)
+		defer other.Close()
+		first := acquire(t, c.Mutex("k"))
+		line := gather(t.Context(), c.Mutex("k"), 4)
+		waiting := func() int {
+			st, err := other.Inspect(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return st.Waiting
+		}
+		time.Sleep(99 * time.Millisecond)
+		if got := waiting(); got != 0 {
+			t.Errorf("in line after 99ms: got %d, want none", got)
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if got := waiting(); got != 1 {
+			t.Errorf("in line after 100ms: got %d, want 1", got)
+		}
+		alone := gather(t.Context(), other.Mutex("k"), 1)
+		if err := other.ForceRelease(t.Context(), "k", first.Holder(), "test"); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		second := <-line.leases // though the first has not noticed
+		second.Release(t.Context())
+		third := <-line.leases
+		if third.Holder() != second.Holder() || time.Since(start) != 0 {
+			t.Errorf("after %v the third has claim %s, want %s at once", time.Since(start), third.Holder(), second.Holder())
+		}
+		<-first.Context().Done()
+		synctest.Wait()
+		third.Release(t.Context())
+		(<-alone.leases).Release(t.Context())
+		for range 2 {
+			(<-line.leases).Release(t.Context())
+		}
+		synctest.Wait()
+		wantFree(t, store, "k")
 	})
 }
 

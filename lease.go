@@ -76,7 +76,7 @@ func newLease(ctx context.Context, a *acquisition, ans answer) *Lease {
 	l.claim.Grant = ans.grant
 	l.exclusive.Store(a.claim.Exclusive())
 	l.scope(ctx)
-	c.relays.lead(a.relay, l)
+	c.relays.holds(a.relay, l)
 	a.relay = nil // the lead is the lease's
 	// Before anything can end the lease: its loss is told after its grant.
 	c.opts.Observer.acquired(l, c.now().At-a.began, a.attempts)
@@ -157,7 +157,7 @@ func (l *Lease) lose(err *LostError) {
 // nextLeads lets the next in line go to the store, once. It is called with mu
 // held.
 func (l *Lease) nextLeads() {
-	l.client.relays.promote(l.relay)
+	l.client.relays.end(l.relay, l)
 	l.relay = nil
 }
 

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// relays are the lines of a client, by key. A key has one while somebody leads.
+// relays are the lines of a client, by key. A key has one while somebody here
+// leads or holds it.
 type relays struct {
 	mu    sync.Mutex
 	byKey map[string]*relay // guarded by mu
@@ -16,14 +17,22 @@ type relays struct {
 // A relay is the line of one key.
 type relay struct {
 	key       string
-	followers []*follower // guarded by relays.mu: in order of arrival
-	lease     *Lease      // guarded by relays.mu: the leader's, nil while it waits for the store
+	followers []*follower   // guarded by relays.mu: in order of arrival
+	leading   bool          // guarded by relays.mu: somebody of ours asks the store, or waits in its line
+	lease     *Lease        // guarded by relays.mu: the last that was granted, nil once it has ended
+	granted   time.Duration // guarded by relays.mu: when the lease was
+	watched   bool          // guarded by relays.mu: a timer looks whether it lasts
 
 	// What the leader last heard of the store: followers wait for the same.
 	held    *HeldError    // guarded by relays.mu
 	trouble error         // guarded by relays.mu
 	since   time.Duration // guarded by relays.mu: when the trouble began
 }
+
+// scoutAfter is how long a lease is held before the first in line goes to the
+// store, instead of waiting for it to be handed over. From there he sees what the
+// holder may not: that it was forced out, and that its turn is over.
+const scoutAfter = 100 * time.Millisecond
 
 // A follower waits for its turn.
 type follower struct {
@@ -48,13 +57,14 @@ func (rs *relays) join(ctx context.Context, a *acquisition) *follower {
 		if rs.byKey == nil {
 			rs.byKey = make(map[string]*relay)
 		}
-		r = &relay{key: key}
+		r = &relay{key: key, leading: true}
 		rs.byKey[key], a.relay = r, r
 		return nil
 	}
 	f := &follower{ctx: ctx, began: a.began, call: make(chan turn, 1)}
 	r.followers = append(r.followers, f)
 	a.relay = r
+	rs.watch(r, a.client)
 	return f
 }
 
@@ -70,39 +80,77 @@ func (rs *relays) leave(r *relay, f *follower) bool {
 	return true
 }
 
-// promote lets the first in line lead. Who is called but has gone passes it on.
-func (rs *relays) promote(r *relay) {
+// next lets the first in line lead, unless somebody leads or holds. Who is called
+// but has gone resigns. It is called with mu held.
+func (rs *relays) next(r *relay) {
+	if r.leading || r.lease != nil {
+		return
+	}
+	f := r.first(func(*follower) bool { return true })
+	if f == nil {
+		delete(rs.byKey, r.key)
+		return
+	}
+	r.leading = true
+	f.call <- turn{}
+}
+
+// end notes that l has ended, and not by being handed over.
+func (rs *relays) end(r *relay, l *Lease) {
 	if r == nil {
 		return
 	}
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	r.lease = nil
-	if f := r.first(func(*follower) bool { return true }); f != nil {
-		f.call <- turn{}
-		return
+	if r.lease == l {
+		r.lease = nil
 	}
-	delete(rs.byKey, r.key)
+	rs.next(r)
 }
 
-// resign ends the lead of a, which has failed; if it has a lease by now, the lead
-// is the lease's. Followers who have waited through all of the trouble that made
-// it fail need not go through it again, one after the other.
-func (rs *relays) resign(a *acquisition, err error) {
+// resign ends the lead of a, which has given up; if it has a lease by now, it leads
+// no more. Followers who have waited through all of the trouble that made it fail
+// need not go through it again, one after the other.
+func (rs *relays) resign(a *acquisition) {
 	r := a.relay
 	if r == nil {
 		return
 	}
 	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r.leading = false
 	r.held, r.trouble, r.since = a.held, a.trouble, a.since
 	if a.trouble != nil && a.client.now().At-a.since >= a.client.opts.TTL {
 		waited := func(f *follower) bool { return f.began <= a.since }
 		for f := r.first(waited); f != nil; f = r.first(waited) {
-			f.call <- turn{err: err}
+			f.call <- turn{err: a.trouble}
 		}
 	}
-	rs.mu.Unlock()
-	rs.promote(r)
+	rs.watch(r, a.client)
+	rs.next(r)
+}
+
+// watch sees to it that somebody goes to the store when the lease lasts. It is
+// called with mu held.
+func (rs *relays) watch(r *relay, c *Client) {
+	if r.watched || r.leading || r.lease == nil || len(r.followers) == 0 {
+		return
+	}
+	r.watched = true
+	time.AfterFunc(r.granted+scoutAfter-c.now().At, func() {
+		rs.mu.Lock()
+		defer rs.mu.Unlock()
+		r.watched = false
+		if r.lease != nil && c.now().At-r.granted < scoutAfter {
+			rs.watch(r, c) // another by now
+			return
+		}
+		if r.lease == nil || r.leading || len(r.followers) == 0 {
+			return
+		}
+		r.leading = true
+		r.first(func(*follower) bool { return true }).call <- turn{}
+	})
 }
 
 // first takes the first follower of whom ok is true out of the line. It is called
@@ -121,6 +169,9 @@ func (r *relay) first(ok func(*follower) bool) *follower {
 func (rs *relays) inTheWay(r *relay, f *follower) *HeldError {
 	rs.mu.Lock()
 	l, held, place := r.lease, r.held, slices.Index(r.followers, f)+1
+	if r.leading {
+		place++
+	}
 	rs.mu.Unlock()
 	if l == nil {
 		return held
@@ -139,12 +190,24 @@ func (rs *relays) inTheWay(r *relay, f *follower) *HeldError {
 	}
 }
 
-// lead notes that l has been granted to whoever led.
-func (rs *relays) lead(r *relay, l *Lease) {
+// holds notes that l has been granted to whoever led, or handed over.
+func (rs *relays) holds(r *relay, l *Lease) {
 	if r == nil {
 		return
 	}
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	r.lease, r.held, r.trouble = l, nil, nil
+	r.leading, r.lease, r.granted, r.held, r.trouble = false, l, l.sent, nil, nil
+	rs.watch(r, l.client)
+}
+
+// heir takes the first who still waits out of l's line, nil if there is nobody to
+// hand l to. Who waits in the store is ahead of all who wait here.
+func (rs *relays) heir(r *relay, l *Lease) *follower {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if r.leading || r.lease != l {
+		return nil
+	}
+	return r.first(func(f *follower) bool { return f.ctx.Err() == nil })
 }
