@@ -64,9 +64,9 @@ func (b *backend) Acquire(ctx context.Context, c driver.Claim) (driver.Grant, er
 		case errors.Is(err, driver.ErrHeld), errors.Is(err, driver.ErrLost):
 			return driver.Grant{}, err
 		case a.joined:
-			return driver.Grant{}, doubtful(err)
+			return driver.Grant{}, b.doubtful(err)
 		}
-		return driver.Grant{}, explain(err)
+		return driver.Grant{}, b.explain(err)
 	}
 	return driver.Grant{}, fmt.Errorf("%d attempts to take %.40q met other claims", maxTries, c.Key)
 }

@@ -16,12 +16,12 @@ func (b *backend) Renew(ctx context.Context, c driver.Claim) (driver.Grant, erro
 		return driver.Grant{}, err
 	}
 	if g, done, err := b.renewKnown(c); done {
-		return g, explain(err)
+		return g, b.explain(err)
 	}
 	for range maxTries {
 		g, err := b.renew(c)
 		if !raced(err) {
-			return g, explain(err)
+			return g, b.explain(err)
 		}
 	}
 	return driver.Grant{}, fmt.Errorf("%d attempts to renew %.40q met other writers", maxTries, c.Key)
@@ -94,7 +94,7 @@ func (b *backend) Release(ctx context.Context, c driver.Claim) error {
 	}
 	for range maxTries {
 		if err := b.release(c); !raced(err) {
-			return explain(err)
+			return b.explain(err)
 		}
 	}
 	return fmt.Errorf("%d attempts to release %.40q met other writers", maxTries, c.Key)
@@ -149,7 +149,7 @@ func (b *backend) Revoke(ctx context.Context, key, id string, n driver.Notice) e
 	}
 	for range maxTries {
 		if err := b.revoke(key, id, n); !raced(err) {
-			return explain(err)
+			return b.explain(err)
 		}
 	}
 	return fmt.Errorf("%d attempts to revoke a claim on %.40q met other writers", maxTries, key)

@@ -18,7 +18,7 @@ func (b *backend) Inspect(ctx context.Context, key string, limit int) (driver.St
 	}
 	l, err := b.look(key, true)
 	if err != nil {
-		return driver.State{}, explain(err)
+		return driver.State{}, b.explain(err)
 	}
 	return l.inspect(limit), nil
 }
@@ -34,7 +34,7 @@ func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Hold
 			}
 		}
 		if err != nil && !errors.Is(err, zk.ErrNoNode) {
-			yield(driver.Holder{}, explain(err))
+			yield(driver.Holder{}, b.explain(err))
 			return
 		}
 		for _, name := range names {
@@ -48,7 +48,7 @@ func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Hold
 			}
 			l, err := b.look(key, false)
 			if err != nil {
-				yield(driver.Holder{}, explain(err))
+				yield(driver.Holder{}, b.explain(err))
 				return
 			}
 			for _, h := range l.inspect(len(l.entries)).Holders {

@@ -51,17 +51,20 @@ func (b *backend) ready(ctx context.Context) error {
 	case <-b.stop:
 		return fmt.Errorf("%w: the backend is closed", driver.ErrRefused)
 	case <-ctx.Done():
-		return fmt.Errorf("%w: no server has answered: %w", driver.ErrRefused, context.Cause(ctx))
+		return b.explain(fmt.Errorf("%w, and the caller's time is over", zk.ErrNoServer))
 	}
 }
 
 // explain returns err as a caller may use it. What the client could not send,
 // or the store refused, had no effect; a broken connection leaves that open.
-func explain(err error) error {
+func (b *backend) explain(err error) error {
 	switch {
 	case err == nil, errors.Is(err, driver.ErrRefused):
 		return err
 	case errors.Is(err, zk.ErrNoServer):
+		if cause := b.link.failure.Load(); cause != nil {
+			return fmt.Errorf("%w: no server can be reached: %w", driver.ErrRefused, *cause)
+		}
 		return fmt.Errorf("%w: no server can be reached: %w", driver.ErrRefused, err)
 	case errors.Is(err, zk.ErrNoAuth):
 		return fmt.Errorf("%w: the node belongs to another user, or the password is wrong: %w", driver.ErrRefused, err)
@@ -72,8 +75,8 @@ func explain(err error) error {
 }
 
 // doubtful returns err as one that leaves open what was done.
-func doubtful(err error) error {
-	if err = explain(err); errors.Is(err, driver.ErrRefused) {
+func (b *backend) doubtful(err error) error {
+	if err = b.explain(err); errors.Is(err, driver.ErrRefused) {
 		return fmt.Errorf("after a part of it was done: %v", err)
 	}
 	return err
@@ -85,7 +88,8 @@ func doubtful(err error) error {
 type link struct {
 	tls      *tls.Config
 	patience func() time.Duration
-	timeout  atomic.Int32 // milliseconds
+	timeout  atomic.Int32          // milliseconds
+	failure  atomic.Pointer[error] // the last one of a dial
 }
 
 // agreed returns the negotiated session time-out, 0 before there is one.
@@ -103,6 +107,7 @@ func (l *link) dial(network, address string, timeout time.Duration) (net.Conn, e
 		c, err = d.Dial(network, address)
 	}
 	if err != nil {
+		l.failure.Store(&err)
 		return nil, err
 	}
 	w := &wire{Conn: c, link: l}

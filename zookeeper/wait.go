@@ -20,7 +20,7 @@ func (b *backend) Wait(ctx context.Context, c driver.Claim, _ *driver.HeldError)
 	for first := true; ; first = false {
 		l, err := b.look(c.Key, first)
 		if err != nil {
-			return explain(err)
+			return b.explain(err)
 		}
 		i := l.find(c.ID)
 		if i < 0 && c.Queue {
@@ -41,12 +41,12 @@ func (b *backend) Wait(ctx context.Context, c driver.Claim, _ *driver.HeldError)
 			watched = l.entries[len(l.entries[:i])-len(ahead) : i+1] // and our own
 		}
 		if some, err := b.reap(l, ahead); err != nil {
-			return explain(err)
+			return b.explain(err)
 		} else if some {
 			continue
 		}
 		if err := b.changed(ctx, l.key, watched); err != nil {
-			return explain(err)
+			return b.explain(err)
 		}
 	}
 }

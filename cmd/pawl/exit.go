@@ -109,7 +109,7 @@ func denied(err error) bool {
 	if errors.Is(err, fs.ErrPermission) {
 		return true
 	}
-	for _, word := range []string{"NOAUTH", "WRONGPASS", "NOPERM", "ERR invalid password", "ERR AUTH", "unauthenticated"} {
+	for _, word := range []string{"NOAUTH", "WRONGPASS", "NOPERM", "ERR invalid password", "ERR AUTH", "unauthenticated", "zk: not authenticated"} {
 		if strings.Contains(" "+err.Error(), " "+word) {
 			return true
 		}

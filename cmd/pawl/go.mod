@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/pawlock/pawl v0.0.0
 	github.com/pawlock/pawl/redis/goredis v0.0.0
+	github.com/pawlock/pawl/zookeeper v0.0.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/spf13/cobra v1.10.2
@@ -13,6 +14,7 @@ require (
 
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/go-zookeeper/zk v1.0.4 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/spf13/pflag v1.0.9 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
@@ -22,4 +24,5 @@ require (
 replace (
 	github.com/pawlock/pawl => ../..
 	github.com/pawlock/pawl/redis/goredis => ../../redis/goredis
+	github.com/pawlock/pawl/zookeeper => ../../zookeeper
 )

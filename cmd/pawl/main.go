@@ -76,11 +76,13 @@ Stores (--url or PAWL_URL):
   redis+sentinel://s1[:port],s2/master[/db]     the master that Sentinel names (rediss+sentinel: TLS)
   redis+cluster://h1[:port],h2                  a cluster, of which some nodes are named (rediss+cluster)
   redlock+redis://h1[:port],h2,h3[/db]          servers of which a majority decides (redlock+rediss)
+  zk://[user:password@]h1[:port],h2[/root]      a ZooKeeper ensemble (zks: TLS)
   mem://                                        this process alone, to try things out
 
 Parameters come after a ?, with & between them: ca, cert and key, PEM files for TLS, and insecure=true,
 which trusts any server; sentinel_username and sentinel_password; quarantine=60s, the longest --ttl of
-all clients, for which a server that may have forgotten its locks grants nothing.
+all clients, for which a server that may have forgotten its locks grants nothing; of ZooKeeper session=40s,
+which bounds --ttl, and tick=2s, the servers' tickTime.
 
 A password is better given in PAWL_PASSWORD or --password-file than in a URL on the command line,
 where other users of the machine can read it. A file is read again for each new connection. For

@@ -106,7 +106,7 @@ func (p *program) addPassword(target *open.Target, from string) error {
 	for _, t := range servers {
 		if !t.HasPassword {
 			for _, name := range []string{"PAWL_PASSWORD", "REDISCLI_AUTH"} {
-				if password, ok := os.LookupEnv(name); ok {
+				if password, ok := os.LookupEnv(name); ok && t.Takes(name) {
 					t.Password, t.HasPassword = password, true
 					break
 				}

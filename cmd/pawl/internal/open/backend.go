@@ -21,6 +21,9 @@ func (t *Target) Open() (driver.Backend, error) {
 	case Memory:
 		return memory.New(nil), nil
 	}
+	if t.zooKeeper() {
+		return t.openZooKeeper()
+	}
 	if len(t.Nodes) > 0 {
 		return t.openQuorum()
 	}

@@ -28,6 +28,9 @@ func (t *Target) parseHosts(s string) error {
 	if t.Scheme == Sentinel || t.Scheme == SentinelTLS {
 		port = 26379
 	}
+	if t.zooKeeper() {
+		port = 2181
+	}
 	for _, item := range list {
 		h, err := parseHost(item, port)
 		if err != nil {
@@ -115,7 +118,11 @@ func (t *Target) parseParameter(name, value string) error {
 		return errQuery
 	case name == "db" && t.Scheme == RedisUnix:
 		return t.parseDB(value)
-	case name == "quarantine" && !cluster:
+	case name == "session" && t.zooKeeper():
+		return parseSpan(&t.Session, value)
+	case name == "tick" && t.zooKeeper():
+		return parseSpan(&t.Tick, value)
+	case name == "quarantine" && !cluster && !t.zooKeeper():
 		d, err := time.ParseDuration(value)
 		if err != nil || d <= 0 {
 			return errQuarantine
@@ -165,6 +172,12 @@ func (t *Target) query() string {
 	}
 	if t.Quarantine > 0 {
 		add("quarantine", t.Quarantine.String())
+	}
+	if t.Session > 0 {
+		add("session", t.Session.String())
+	}
+	if t.Tick > 0 {
+		add("tick", t.Tick.String())
 	}
 	if len(list) == 0 {
 		return ""

@@ -242,3 +242,23 @@ func TestThePasswordIsReadForEachConnection(t *testing.T) {
 		t.Errorf("Renew with the new password: got %+v, %v, want the same grant", g, err)
 	}
 }
+
+func TestEnsembles(t *testing.T) {
+	server := testserver.StartZooKeeper(t, 1)[0]
+	for _, url := range []string{
+		"zk://" + server.Addr,
+		"zk://127.0.0.1:1," + server.Addr + "/some/root", // one of them may be down
+		"zk://locker:p%40@" + server.Addr + "/guarded?session=20s&tick=100ms",
+	} {
+		if err := use(t, url); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	err := use(t, "zk://locker:MARKER@"+server.Addr+"/guarded")
+	if !errors.Is(err, driver.ErrRefused) || strings.Contains(err.Error(), "MARKER") {
+		t.Errorf("a wrong password: got %v, want ErrRefused, without the password", err)
+	}
+	if err := use(t, "zk://"+server.Addr+"/root", func(target *open.Target) { target.Password, target.HasPassword = "p", true }); err == nil {
+		t.Error("a password without a user: got no error")
+	}
+}

@@ -7,8 +7,9 @@
 //	redis+sentinel://…s1[:26379],s2/master[/db]       the master that Sentinel names
 //	redis+cluster://…h1[:6379],h2                     a Redis Cluster, of which some nodes are named
 //	redlock+redis://…h1[:6379],h2,h3[/db]             independent servers, of which a majority decides
+//	zk://[user:password@]h1[:2181],h2[/root]          a ZooKeeper ensemble
 //
-// With rediss in place of redis it is over TLS. Lettuce's redis-sentinel:// is
+// With rediss in place of redis, or zks in place of zk, it is over TLS. Lettuce's redis-sentinel:// is
 // understood too, and redlock:// is redlock+redis://.
 //
 // It has a parser of its own. The one of net/url quotes the whole URL,
@@ -43,6 +44,9 @@ const (
 	ClusterTLS  Scheme = "rediss+cluster"
 	Redlock     Scheme = "redlock+redis"
 	RedlockTLS  Scheme = "redlock+rediss"
+
+	ZooKeeper    Scheme = "zk"
+	ZooKeeperTLS Scheme = "zks"
 )
 
 // scheme resolves aliases.
@@ -63,7 +67,7 @@ func scheme(name string) Scheme {
 // A Target is a URL taken apart.
 type Target struct {
 	Scheme      Scheme
-	Path        string // File: the directory. RedisUnix: the socket
+	Path        string // File: the directory. RedisUnix: the socket. ZooKeeper: the root, empty for the default
 	Hosts       []Host // the servers, the sentinels, some of a cluster's nodes
 	Master      string // Sentinel: its name for the servers
 	DB          int    // all of Redis but Cluster: the number of the database
@@ -75,6 +79,8 @@ type Target struct {
 
 	TLS        TLS
 	Quarantine time.Duration // all of Redis but Cluster: the longest TTL of all clients, 0 for no quarantine
+
+	Session, Tick time.Duration // ZooKeeper: the session time-out and the servers' tickTime, 0 for the defaults
 
 	// Nodes are the servers of a quorum, each a Redis or RedisTLS of its own.
 	Nodes []*Target
@@ -102,11 +108,11 @@ type TLS struct {
 // Errors of [Parse]. None shows any part of the URL.
 var (
 	errScheme = errors.New("its scheme is not one of file, mem, redis, rediss, redis+unix, unix, redis+sentinel, rediss+sentinel, redis-sentinel, rediss-sentinel, " +
-		"redis+cluster, rediss+cluster, redlock, redlock+redis, redlock+rediss")
+		"redis+cluster, rediss+cluster, redlock, redlock+redis, redlock+rediss, zk, zks")
 	errSlashes    = errors.New("a scheme is followed by ://")
 	errLateAt     = errors.New("it has an @ after the first /: write a / in a user name or password as %2F, and an @ in a path or a parameter as %40")
 	errHost       = errors.New("its host is neither a name nor an IP address (an IPv6 address stands in brackets)")
-	errHosts      = errors.New("it has several hosts: that is for redis+sentinel, redis+cluster and redlock")
+	errHosts      = errors.New("it has several hosts: that is for redis+sentinel, redis+cluster, redlock and zk")
 	errPort       = errors.New("its port is not a number from 1 to 65535 (write a / in a password as %2F)")
 	errDB         = errors.New("its database is not a number from 0 to 999999")
 	errClusterDB  = errors.New("a cluster has one database, number 0, and no other path")
@@ -118,6 +124,8 @@ var (
 	errMemory     = errors.New("nothing may follow mem://")
 	errNUL        = errors.New("it has a NUL character")
 	errSeveral    = errors.New("several URLs are the nodes of a quorum: all redis:// or all rediss://, and alike but for host, user and password")
+	errRoot       = errors.New("its path is not one that ZooKeeper can have below /")
+	errSpan       = errors.New("its session or tick is not a length of time, as 40s")
 	errQuarantine = errors.New("its quarantine is not a length of time, as 60s, which is the longest TTL of all clients")
 )
 
@@ -130,7 +138,7 @@ func Parse(raw string) (*Target, error) {
 	name = strings.ToLower(name)
 	t := &Target{Scheme: scheme(name)}
 	switch t.Scheme {
-	case File, Memory, Redis, RedisTLS, RedisUnix, Sentinel, SentinelTLS, Cluster, ClusterTLS, Redlock, RedlockTLS:
+	case File, Memory, Redis, RedisTLS, RedisUnix, Sentinel, SentinelTLS, Cluster, ClusterTLS, Redlock, RedlockTLS, ZooKeeper, ZooKeeperTLS:
 	default:
 		return nil, errScheme
 	}
@@ -232,6 +240,8 @@ func (t *Target) parseServers(rest string, lettuce bool) error {
 
 func (t *Target) parsePath(path string) error {
 	switch t.Scheme {
+	case ZooKeeper, ZooKeeperTLS:
+		return t.parseRoot(path)
 	case Cluster, ClusterTLS:
 		if path != "" && path != "0" {
 			return errClusterDB
@@ -302,7 +312,7 @@ func (t *Target) Servers() []*Target {
 
 // secure reports whether t is over TLS.
 func (t *Target) secure() bool {
-	return slices.Contains([]Scheme{RedisTLS, SentinelTLS, ClusterTLS, RedlockTLS}, t.Scheme)
+	return slices.Contains([]Scheme{RedisTLS, SentinelTLS, ClusterTLS, RedlockTLS, ZooKeeperTLS}, t.Scheme)
 }
 
 func (t *Target) parseDB(s string) error {
@@ -334,6 +344,8 @@ func (t *Target) String() string {
 	}
 	switch t.Scheme {
 	case Cluster, ClusterTLS:
+	case ZooKeeper, ZooKeeperTLS:
+		s += escapeAll(t.Path, "%?@")
 	case Sentinel, SentinelTLS:
 		s += "/" + escapeAll(t.Master, "%?&#@=/") + "/" + strconv.Itoa(t.DB)
 	default:

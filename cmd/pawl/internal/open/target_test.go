@@ -68,6 +68,10 @@ func TestURLsAreTakenApart(t *testing.T) {
 			Scheme: open.RedlockTLS, Hosts: []open.Host{{"h1", 6379}}, TLS: open.TLS{CA: "/ca"},
 			Nodes: []*open.Target{{Scheme: open.RedisTLS, Hosts: []open.Host{{"h1", 6379}}, TLS: open.TLS{CA: "/ca"}}},
 		}, "redlock+rediss://h1:6379/0?ca=/ca"},
+		{"zk://z1,z2:7", open.Target{Scheme: open.ZooKeeper, Hosts: []open.Host{{"z1", 2181}, {"z2", 7}}}, "zk://z1:2181,z2:7"},
+		{"zk://u:" + pw + "@z1/a%2Fb/c%40d/?session=20s&tick=500ms", open.Target{Scheme: open.ZooKeeper, Hosts: []open.Host{{"z1", 2181}}, Path: "/a/b/c@d",
+			User: "u", Password: pw, HasPassword: true, Session: 20 * time.Second, Tick: 500 * time.Millisecond}, "zk://z1:2181/a/b/c%40d?session=20s&tick=500ms"},
+		{"zks://[::1]:3/?ca=/ca", open.Target{Scheme: open.ZooKeeperTLS, Hosts: []open.Host{{"::1", 3}}, TLS: open.TLS{CA: "/ca"}}, "zks://[::1]:3?ca=/ca"},
 		{"redis+unix:///run/redis.sock", open.Target{Scheme: open.RedisUnix, Path: "/run/redis.sock"}, "redis+unix:///run/redis.sock"},
 		{"unix://:p#q@/run/redis.sock?db=4", open.Target{Scheme: open.RedisUnix, Path: "/run/redis.sock", DB: 4, Password: "p#q", HasPassword: true}, "redis+unix:///run/redis.sock?db=4"},
 		{"unix://u@/run/a%40b.sock", open.Target{Scheme: open.RedisUnix, Path: "/run/a@b.sock", User: "u"}, "redis+unix:///run/a@b.sock"},
@@ -151,6 +155,14 @@ func TestBadURLsAreRefusedWithoutShowingThem(t *testing.T) {
 		"file:///a\x00" + marker,
 		"file:///a%00" + marker,
 		"mem://" + marker,
+		"zk://:" + marker + "@z1,,z2",
+		"zk://u:" + marker + "@z1/a//b",
+		"zk://u:" + marker + "@z1/../b",
+		"zk://u:" + marker + "@z1/a%0A",
+		"zk://z1?session=" + marker,
+		"zk://z1?tick=-1s",
+		"zk://z1?quarantine=1m" + marker,
+		"zk://z1?ca=/" + marker,
 	} {
 		got, err := open.Parse(raw)
 		if err == nil {
@@ -169,13 +181,14 @@ func TestBadURLsAreRefusedWithoutShowingThem(t *testing.T) {
 func FuzzNoPasswordIsEverShown(f *testing.F) {
 	const marker = "MARKER"
 	for _, scheme := range []string{"redis", "rediss", "redis+unix", "unix", "file", "mem", "http", "",
-		"redis+sentinel", "redis-sentinel", "rediss+sentinel", "redis+cluster", "redlock", "redlock+rediss"} {
+		"redis+sentinel", "redis-sentinel", "rediss+sentinel", "redis+cluster", "redlock", "redlock+rediss", "zk", "zks"} {
 		f.Add(scheme, "user", "", "", "host:6379/0")
 		f.Add(scheme, "", "a#", "@%", "[::1]:1/x?y=z@")
 		f.Add(scheme, "", "a/", "/b", "h,i:1")
 		f.Add(scheme, "u", "1/", "", "/run/redis.sock?db=1")
 		f.Add(scheme, "u", "?", "&", "h1,h2:1/m/0?ca=/ca&sentinel_username=x&insecure=1&quarantine=1m#n")
 		f.Add(scheme, "u", "", "", "h1,[::1]:1?sentinelMasterId=m&cert=/c&key=/k")
+		f.Add(scheme, "u", "", "", "h1,h2:1/a%20b/%40?session=40s&tick=2s")
 	}
 	f.Fuzz(func(t *testing.T, scheme, user, before, after, rest string) {
 		if strings.ContainsAny(user, ":/@") || strings.Contains(scheme+user+rest, marker) {
