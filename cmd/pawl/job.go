@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pawlock/pawl"
 	"github.com/pawlock/pawl/cmd/pawl/internal/plain"
 	"github.com/pawlock/pawl/cmd/pawl/internal/proc"
@@ -27,23 +29,33 @@ type job struct {
 	timing     timing
 	maxRuntime time.Duration
 	leftovers  string
+	killSignal syscall.Signal
+	onLost     string         // kill, signal or ignore
+	lostSignal syscall.Signal // for onLost signal
+	okSignals  []syscall.Signal
+	forward    []os.Signal
+	scrub      bool // keep passwords from the command
+	status     *os.File
+	events     *events // nil without a status
 
-	key     string
-	hold    *hold
-	tree    *proc.Tree
-	signals <-chan os.Signal
+	key      string
+	hold     *hold
+	tree     *proc.Tree
+	signals  <-chan os.Signal
+	suspends <-chan os.Signal
 
 	start    time.Time
 	renewed  atomic.Int64 // nanoseconds from start to the last sign that the lock was ours
 	stopping atomic.Bool  // the lock is lost, and the release no news
 	over     atomic.Bool  // the command has ended: it is not going to be stopped
+	tolerant toleration
 }
 
 // observer tells the job about its renewals. Its funcs are called while the
 // lease is locked, and so only note and print.
 func (j *job) observer() *pawl.Observer {
 	j.start = time.Now()
-	return &pawl.Observer{
+	o := &pawl.Observer{
 		Renewed: func(_ *pawl.Lease, took, left time.Duration) {
 			j.sign(took)
 			if j.program.verbose {
@@ -58,6 +70,8 @@ func (j *job) observer() *pawl.Observer {
 				plain.Duration(j.sinceRenewed()), plain.Text(reason(err)), plain.Duration(left), plain.Duration(j.timing.killAfter))
 		},
 	}
+	j.events.observe(o)
+	return o
 }
 
 // sign notes that the lock was ours so long ago.
@@ -74,41 +88,78 @@ const confirmTimeout = time.Second
 // ended, or what it was stopped for.
 func (j *job) run(h *hold, signals <-chan os.Signal) error {
 	j.hold, j.key, j.signals = h, h.lease.Key(), signals
+	j.suspends = proc.CatchSuspend() // before there is anything that would go on without us
 	if err := j.refresh(); err != nil {
 		return err
 	}
+	var stop stopSignal
+	if errors.As(pending(signals), &stop) {
+		j.release()
+		return death(stop)
+	}
+	restore := proc.SaveTerminal()
 	tree, err := proc.Start(proc.Command{Path: j.path, Args: j.argv, Env: j.environment(), NewGroup: j.newGroup})
 	if err != nil {
 		j.release()
 		return notStarted(err)
 	}
 	j.tree = tree
+	j.events.tell(event{Event: "started", PID: tree.PID(), Fence: h.lease.Token()})
+	err = j.attend()
+	if tree.Exit().Signal == syscall.SIGKILL {
+		restore() // it had no time to do so itself
+	}
+	return err
+}
+
+// attend passes signals on, and watches the lease, until the command has ended
+// and the lock is released.
+func (j *job) attend() error {
+	lease, tree := j.hold.lease, j.tree
 	relay := proc.Relay{Tree: tree, Typed: !j.newGroup && proc.Terminal()}
 	runtime := newAlarm(j.maxRuntime)
 	defer runtime.Stop()
 	watch := time.NewTimer(0)
 	defer watch.Stop()
+	lost := lease.Context().Done()
 	asked := false // somebody has asked the command to stop
 	for {
 		select {
-		case s := <-signals:
+		case s := <-j.signals:
 			relay.Pass(s)
 			asked = asked || proc.Stops(s)
+		case <-j.suspends:
+			if j.suspend(relay.Typed); !j.mayGoOn() {
+				return j.lost()
+			}
 		case <-tree.Done():
-			return j.ended(asked)
+			return j.ended(asked || j.interrupted(relay.Typed))
 		case <-runtime.C:
 			return j.overran()
-		case <-h.lease.Context().Done():
-			return j.lost()
+		case <-lost:
+			if lost = nil; !j.mayGoOn() {
+				return j.lost()
+			}
 		case <-watch.C:
 			// Read from the clock each time: a timer is late when the process
 			// was stopped, or the machine asleep.
-			if h.lease.Check(j.timing.killAfter) != nil {
+			if !j.mayGoOn() {
 				return j.lost()
 			}
-			watch.Reset(min(time.Second, max(time.Millisecond, time.Until(h.lease.Deadline())-j.timing.killAfter)))
+			next := time.Second
+			if left := time.Until(lease.Deadline()) - j.timing.killAfter; left > 0 { // else it is tolerated
+				next = min(next, max(time.Millisecond, left))
+			}
+			watch.Reset(next)
 		}
 	}
+}
+
+// interrupted reports whether the command, which has ended, was told to by a
+// signal that has come to its notice sooner than to ours.
+func (j *job) interrupted(typed bool) bool {
+	exit := j.tree.Exit()
+	return pending(j.signals) != nil || typed && (exit.Signal == syscall.SIGINT || exit.Signal == syscall.SIGQUIT)
 }
 
 // refresh renews a lease of which a slow store has left little, lest the command
@@ -156,11 +207,20 @@ func (j *job) environment() []string {
 		"PAWL_BACKEND=" + j.hold.store.name,
 		"PAWL_LOCKS=" + string(locks),
 	}
+	drop := []string{}
+	if j.scrub {
+		drop = append(drop, secrets...)
+		if os.Getenv("PAWL_URL") != "" {
+			own = append(own, "PAWL_URL="+j.hold.store.name)
+		}
+	}
+	for _, entry := range own {
+		name, _, _ := strings.Cut(entry, "=")
+		drop = append(drop, name)
+	}
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
-		return slices.ContainsFunc(own, func(o string) bool {
-			name, _, _ := strings.Cut(o, "=")
-			return strings.HasPrefix(entry, name+"=")
-		})
+		name, _, _ := strings.Cut(entry, "=")
+		return slices.Contains(drop, name)
 	})
 	return append(env, own...)
 }
@@ -169,14 +229,17 @@ func (j *job) environment() []string {
 func (j *job) ended(asked bool) error {
 	exit := j.tree.Exit()
 	j.over.Store(j.tree.Empty())
+	j.tellExit()
 	if j.hold.lease.Check(0) != nil {
-		j.tellSurvivors(j.tree.Stop(syscall.SIGTERM, time.After(0)))
+		if j.onLost == "kill" {
+			j.tellSurvivors(j.tree.Stop(j.killSignal, proc.Now()))
+		}
 		return j.lostAtEnd()
 	}
 	if !j.tree.Empty() {
 		switch {
 		case asked, j.leftovers == "kill":
-			j.tellSurvivors(j.tree.Stop(syscall.SIGTERM, j.killBy(time.Now().Add(j.timing.killAfter))))
+			j.tellSurvivors(j.tree.Stop(j.killSignal, j.killBy(time.Now().Add(j.timing.killAfter))))
 		case j.leftovers == "wait":
 			if err := j.waitForLeftovers(); err != nil {
 				return err
@@ -192,14 +255,23 @@ func (j *job) ended(asked bool) error {
 	if errors.Is(j.hold.lease.Renew(confirm), pawl.ErrLost) || j.release() {
 		return j.lostAtEnd()
 	}
-	return result(exit)
+	return j.result(exit)
 }
 
-func result(e proc.Exit) error {
-	if e.Code == 0 {
+// result is how the command ended.
+func (j *job) result(e proc.Exit) error {
+	asked := slices.ContainsFunc(j.okSignals, func(s syscall.Signal) bool { return e.Code == 128+int(s) })
+	if e.Code == 0 || asked {
 		return nil
 	}
 	return &failure{code: e.Code, death: &e}
+}
+
+// tellExit is the event that the command has ended.
+func (j *job) tellExit() {
+	if exit, ok := j.tree.Ended(); ok {
+		j.events.tell(event{Event: "child_exit", Code: &exit.Code, Signal: int(exit.Signal)})
+	}
 }
 
 // killBy returns when to KILL: at the time given, or before the lease ends.
@@ -214,8 +286,9 @@ func (j *job) killBy(t time.Time) <-chan time.Time {
 func (j *job) overran() error {
 	kill := j.killBy(time.Now().Add(j.timing.killAfter))
 	stopped := j.stop(kill)
-	j.program.say("%s ran longer than --max-runtime %s: TERM sent, KILL in %s", plain.Text(commandName(j.argv[0])), plain.Duration(j.maxRuntime), plain.Duration(j.timing.killAfter))
+	j.program.say("%s ran longer than --max-runtime %s: %s sent, KILL in %s", j.name(), plain.Duration(j.maxRuntime), signalName(j.killSignal), plain.Duration(j.timing.killAfter))
 	j.tellSurvivors(<-stopped)
+	j.tellExit()
 	if j.release() {
 		return j.lostAtEnd()
 	}
@@ -226,7 +299,7 @@ func (j *job) overran() error {
 // standard error that nobody reads must not delay it.
 func (j *job) stop(kill <-chan time.Time) <-chan []proc.Process {
 	stopped := make(chan []proc.Process, 1)
-	go func() { stopped <- j.tree.Stop(syscall.SIGTERM, kill) }()
+	go func() { stopped <- j.tree.Stop(j.killSignal, kill) }()
 	return stopped
 }
 
@@ -240,10 +313,10 @@ func (j *job) waitForLeftovers() error {
 		select {
 		case s := <-j.signals:
 			if proc.Stops(s) {
-				j.tellSurvivors(j.tree.Stop(syscall.SIGTERM, j.killBy(time.Now().Add(j.timing.killAfter))))
+				j.tellSurvivors(j.tree.Stop(j.killSignal, j.killBy(time.Now().Add(j.timing.killAfter))))
 			}
 		case <-tick.C:
-			if j.hold.lease.Check(j.timing.killAfter) != nil {
+			if !j.mayGoOn() {
 				return j.lost()
 			}
 		}
@@ -271,6 +344,16 @@ func (j *job) tellSurvivors(left []proc.Process) {
 	if len(left) > 0 {
 		j.program.say("%s could not be stopped: %s", plain.Count(len(left), "process", "processes"), listed(left))
 	}
+}
+
+// name returns the name of the command, to print.
+func (j *job) name() string { return plain.Text(commandName(j.argv[0])) }
+
+func signalName(s syscall.Signal) string {
+	if name, ok := strings.CutPrefix(unix.SignalName(s), "SIG"); ok {
+		return name
+	}
+	return "signal " + strconv.Itoa(int(s))
 }
 
 func listed(list []proc.Process) string {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,6 +78,33 @@ func TestSlowGrantIsRenewedBeforeTheCommandStarts(t *testing.T) {
 				t.Errorf("renewals take %v: got %+v, %v, want the lock released", test.renew, state, err)
 			}
 		})
+	}
+}
+
+// must-do 6: a signal that came after the lock, and before the command, keeps the
+// command from being started.
+func TestStopSignalBeforeTheStartReleases(t *testing.T) {
+	s := &store{Backend: memory.New(nil), name: "mem://"}
+	j := job{program: &program{err: io.Discard}, path: "/no/such/command", argv: []string{"x"}}
+	client, err := pawl.New(s, &pawl.Options{Observer: j.observer()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	lease, err := client.Mutex("k").Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	signals := make(chan os.Signal, 2)
+	signals <- syscall.SIGWINCH
+	signals <- syscall.SIGTERM
+	err = j.run(&hold{client, s, lease}, signals)
+	var f *failure
+	if !errors.As(err, &f) || f.death == nil || f.death.Signal != syscall.SIGTERM {
+		t.Errorf("got %v, want death by TERM", err)
+	}
+	if state, err := client.Inspect(t.Context(), "k"); err != nil || held(state) {
+		t.Errorf("got %+v, %v, want the lock released", state, err)
 	}
 }
 

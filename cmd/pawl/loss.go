@@ -8,6 +8,7 @@ import (
 
 	"github.com/pawlock/pawl"
 	"github.com/pawlock/pawl/cmd/pawl/internal/plain"
+	"github.com/pawlock/pawl/cmd/pawl/internal/proc"
 	"github.com/pawlock/pawl/driver"
 )
 
@@ -26,23 +27,29 @@ func (j *job) lost() error {
 	case j.overslept(lost, since):
 		grace = 0 // the end of the lease is past: somebody else may be at work
 	}
-	stopped := j.stop(time.After(grace))
+	kill := proc.Now()
+	if grace > 0 {
+		kill = time.After(grace)
+	}
+	stopped := j.stop(kill)
 	text := "LOCK LOST %s (fence %d): %s\n      stopping %s"
 	if others > 0 {
 		text += " and " + plain.Count(others, "child process", "child processes")
 	}
 	if grace > 0 {
-		text += ": TERM sent, KILL in " + plain.Duration(grace)
+		text += ": " + signalName(j.killSignal) + " sent, KILL in " + plain.Duration(grace)
 	} else {
 		text += ": KILL sent"
 	}
-	j.program.say(text, plain.Quote(j.key), lease.Token(), j.lostWhy(lost, since), plain.Text(commandName(j.argv[0])))
+	j.program.say(text, plain.Quote(j.key), lease.Token(), j.lostWhy(lost, since), j.name())
+	j.tellLoss(lost)
 	survivors := <-stopped
+	j.tellExit()
 	j.tellSurvivors(survivors)
 	if early && lease.Check(0) == nil && len(survivors) == 0 {
-		fmt.Fprintf(j.program.err, "      it was stopped before the lease ended\n")
+		j.program.more("it was stopped before the lease ended")
 	} else {
-		fmt.Fprintf(j.program.err, "      it may have run unlocked for up to %s%s\n", plain.Duration(since+time.Since(now)), j.successor())
+		j.program.more("it may have run unlocked for up to %s%s", plain.Duration(since+time.Since(now)), j.successor())
 	}
 	j.release()
 	return &failure{code: exitLost}
@@ -53,9 +60,23 @@ func (j *job) lostAtEnd() error {
 	since := j.sinceRenewed()
 	j.stopping.Store(true)
 	j.release()
+	if j.tolerant.told {
+		return &failure{code: exitLost}
+	}
+	lost := lostReason(j.hold.lease)
 	j.program.say("LOCK LOST %s (fence %d): %s\n      %s has ended; it may have run unlocked for up to %s%s", plain.Quote(j.key), j.hold.lease.Token(),
-		j.lostWhy(lostReason(j.hold.lease), since), plain.Text(commandName(j.argv[0])), plain.Duration(since), j.successor())
+		j.lostWhy(lost, since), j.name(), plain.Duration(since), j.successor())
+	j.tellLoss(lost)
 	return &failure{code: exitLost}
+}
+
+// tellLoss is the event that the lock is lost.
+func (j *job) tellLoss(lost *pawl.LostError) {
+	why := driver.Expired // it is about to be
+	if lost != nil {
+		why = lost.Reason
+	}
+	j.events.tell(event{Event: "lost", Fence: j.hold.lease.Token(), Reason: why})
 }
 
 // overslept reports whether the lease ended by the clock. A store that has no

@@ -119,6 +119,11 @@ func (p *program) say(format string, args ...any) {
 	fmt.Fprintf(p.err, "pawl: "+format+"\n", args...)
 }
 
+// more writes another line of the message before.
+func (p *program) more(format string, args ...any) {
+	fmt.Fprintf(p.err, "      "+format+"\n", args...)
+}
+
 // note is a message that --quiet leaves out.
 func (p *program) note(format string, args ...any) {
 	if !p.quiet {

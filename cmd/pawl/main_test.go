@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 		"status": status,
 		"await":  await,
 		"tree":   tree,
+		"apart":  apart,
 	})
 }
 
@@ -91,6 +92,20 @@ while :; do sleep 1; done`
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// apart is a command that makes a process group of its own, and exits with 5 when
+// it gets INT.
+func apart() {
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt)
+	if err := syscall.Setpgid(0, 0); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println("ready")
+	fmt.Println("got", <-interrupted)
+	os.Exit(5)
 }
 
 func TestScripts(t *testing.T) {

@@ -3,74 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/pawlock/pawl"
 	"github.com/pawlock/pawl/cmd/pawl/internal/plain"
 	"github.com/pawlock/pawl/cmd/pawl/internal/proc"
-	"github.com/pawlock/pawl/cmd/pawl/internal/who"
 )
-
-// claimFlags are the flags of run and acquire.
-type claimFlags struct {
-	ttl      time.Duration
-	wait     time.Duration
-	noWait   bool
-	shared   bool
-	slots    int
-	conflict int
-	reason   string
-}
-
-const defaultTTL = 30 * time.Second
-
-func (f *claimFlags) add(cmd *cobra.Command) {
-	f.ttl, f.wait = defaultTTL, forever
-	flags := cmd.Flags()
-	flags.Var(durationFlag{value: &f.ttl}, "ttl", "how long the lock outlives a holder that has vanished")
-	flags.VarP(durationFlag{value: &f.wait, forever: true}, "wait", "w", "how long to wait for the lock")
-	flags.BoolVarP(&f.noWait, "no-wait", "n", false, "do not wait: exit 75 if the lock is held")
-	flags.BoolVarP(&f.shared, "shared", "s", false, "share the lock with others who do; excludes those who do not")
-	flags.IntVar(&f.slots, "slots", 1, "let `n` hold the lock at a time; all should agree on n")
-	flags.IntVarP(&f.conflict, "conflict-exit-code", "E", exitBusy, "exit `code` if the lock is held, 0 to 255; 0 also prints nothing")
-	flags.StringVar(&f.reason, "reason", "", "`text` shown to those who wait")
-}
-
-// request checks the flags.
-func (f *claimFlags) request(cmd *cobra.Command, key, command string) (request, error) {
-	changed := cmd.Flags().Changed
-	switch {
-	case f.conflict < 0 || f.conflict > 255:
-		return request{}, usage("-E %d: an exit code is 0 to 255", f.conflict)
-	case f.slots < 1:
-		return request{}, usage("--slots %d: at least one is needed", f.slots)
-	case f.shared && changed("slots"):
-		return request{}, usage("--shared and --slots exclude each other")
-	case f.noWait && changed("wait"):
-		return request{}, usage("--no-wait and --wait exclude each other")
-	case f.ttl <= 0:
-		return request{}, usage("--ttl 0: a lock that never expires is not offered")
-	}
-	if f.noWait {
-		f.wait = 0
-	}
-	return request{
-		key: key, shared: f.shared, slots: f.slots, wait: f.wait, noWait: f.noWait, conflict: f.conflict,
-		opts: pawl.Options{TTL: f.ttl, Label: who.Self(command, f.reason).String()},
-	}, nil
-}
-
-// runFlags are the flags of run alone.
-type runFlags struct {
-	claimFlags
-	killAfter  time.Duration
-	maxRuntime time.Duration
-	minHold    time.Duration
-	group      string
-	leftovers  string
-}
 
 func (p *program) runCommand() *cobra.Command {
 	var f runFlags
@@ -99,13 +37,7 @@ A process that it leaves behind when it ends is named, and the lock is released 
 		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, &f, args) },
 	}
 	f.add(cmd)
-	flags := cmd.Flags()
-	flags.SetInterspersed(false)
-	flags.VarP(durationFlag{value: &f.killAfter}, "kill-after", "k", "time between TERM and KILL (default 5s, or a quarter of the TTL if that is less)")
-	flags.Var(durationFlag{value: &f.maxRuntime}, "max-runtime", "stop the command after so long, exit 124")
-	flags.Var(durationFlag{value: &f.minHold}, "min-hold", "keep the lock taken for so long at least, also if the command ends sooner")
-	flags.StringVar(&f.group, "pgroup", "auto", "process group of the command: `auto`, same or new; auto is new where there is no terminal")
-	flags.StringVar(&f.leftovers, "leftovers", "warn", "processes that outlive the command: `warn`, wait or kill")
+	cmd.Flags().SetInterspersed(false)
 	return cmd
 }
 
@@ -115,31 +47,24 @@ func (p *program) run(cmd *cobra.Command, f *runFlags, args []string) error {
 	if err != nil || argv == nil {
 		return err
 	}
-	job := job{program: p, argv: argv, maxRuntime: f.maxRuntime}
-	r, err := f.request(cmd, key, commandName(argv[0]))
+	if cmd.Flags().Changed("shell") {
+		argv = append([]string{"sh", "-c", f.shell, "sh"}, argv...)
+	}
+	command, err := shownCommand(f.showCommand, argv)
 	if err != nil {
 		return err
 	}
-	if job.timing, err = f.timing(cmd.Flags().Changed("kill-after")); err != nil {
+	r, err := f.request(cmd, key, command)
+	if err != nil {
 		return err
 	}
-	switch f.group {
-	case "auto":
-		job.newGroup = !proc.Terminal()
-	case "new":
-		job.newGroup = true
-	case "same":
-	default:
-		return usage("--pgroup %s: it is auto, same or new", plain.Quote(f.group))
+	job, err := f.job(p, cmd, argv)
+	if err != nil {
+		return err
 	}
-	switch f.leftovers {
-	case "warn", "wait", "kill":
-		job.leftovers = f.leftovers
-	default:
-		return usage("--leftovers %s: it is warn, wait or kill", plain.Quote(f.leftovers))
-	}
-	if job.path, err = proc.Resolve(argv[0]); err != nil {
-		return notStarted(err)
+	if job.status != nil {
+		job.events = newEvents(key, job.status)
+		defer job.events.close()
 	}
 	r.opts.RenewEvery, r.opts.MinHold = job.timing.renewEvery, f.minHold
 	r.opts.Observer = job.observer()
@@ -149,7 +74,7 @@ func (p *program) run(cmd *cobra.Command, f *runFlags, args []string) error {
 		return err
 	}
 	defer s.Close()
-	signals := proc.Catch()
+	signals := proc.Catch(job.forward...)
 	h, err := p.acquire(s, r, signals)
 	if err != nil {
 		return err
@@ -177,38 +102,13 @@ func cutCommand(cmd *cobra.Command, args []string) (key string, argv []string, e
 		}
 		argv = flags.Args()
 	}
+	if flags.Changed("shell") {
+		return key, append([]string{}, argv...), nil // not nil: there is a command
+	}
 	if len(argv) == 0 {
 		return "", nil, usage("which command? pawl run %s -- COMMAND", plain.Shell(key))
 	}
 	return key, argv, nil
-}
-
-// A timing is when things happen before the end of a lease.
-type timing struct {
-	killAfter  time.Duration // TERM is sent so long before the end
-	margin     time.Duration // KILL is sent so long before the end
-	renewEvery time.Duration
-}
-
-// timing fits --kill-after into what the core leaves of the TTL: a hundredth is
-// for clocks of unequal rate, and a tenth, but no more than a second, lies
-// between the end of a lease and what the store keeps. Renewals come early
-// enough that a healthy command is never told to stop: two fit in before TERM
-// would be sent.
-func (f *runFlags) timing(chosen bool) (timing, error) {
-	t := timing{killAfter: f.killAfter, margin: min(500*time.Millisecond, f.ttl/10)}
-	if !chosen {
-		t.killAfter = min(5*time.Second, f.ttl/4)
-	}
-	t.killAfter = max(t.killAfter, t.margin)
-	core := f.ttl/100 + min(time.Second, f.ttl/10)
-	room := f.ttl - core - t.margin - t.killAfter
-	if room <= 0 {
-		return t, usage("--kill-after %s and a margin of %s do not fit into a --ttl of %s: the command could not be stopped before its lock ends",
-			plain.Duration(t.killAfter), plain.Duration(t.margin+core), plain.Duration(f.ttl))
-	}
-	t.renewEvery = max(time.Millisecond, min(f.ttl/3, room/2))
-	return t, nil
 }
 
 func notStarted(err error) error {

@@ -154,24 +154,25 @@ func byWhom(label string) string {
 
 // holderJSON is a holder, or a waiter, as JSON.
 type holderJSON struct {
-	Lock     string `json:"lock"`
-	ID       string `json:"id"`
-	ShortID  string `json:"short_id"`
-	Label    string `json:"label"`
-	User     string `json:"user,omitempty"`
-	Host     string `json:"host,omitempty"`
-	PID      int    `json:"pid,omitempty"`
-	Command  string `json:"command,omitempty"`
-	Reason   string `json:"reason,omitempty"`
-	Held     bool   `json:"held"`
-	Foreign  bool   `json:"foreign"`
-	Mode     string `json:"mode"`
-	Weight   int    `json:"weight"`
-	Capacity int    `json:"capacity"`
-	Fence    uint64 `json:"fence"`            // 0 if unknown
-	TTL      int64  `json:"ttl_ms"`           // 0 if unknown
-	Age      *int64 `json:"age_ms"`           // null if unknown
-	EndsIn   *int64 `json:"lease_ends_in_ms"` // null if never
+	Lock     string            `json:"lock"`
+	ID       string            `json:"id"`
+	ShortID  string            `json:"short_id"`
+	Label    string            `json:"label"`
+	User     string            `json:"user,omitempty"`
+	Host     string            `json:"host,omitempty"`
+	PID      int               `json:"pid,omitempty"`
+	Command  string            `json:"command,omitempty"`
+	Reason   string            `json:"reason,omitempty"`
+	Meta     map[string]string `json:"meta,omitempty"`
+	Held     bool              `json:"held"`
+	Foreign  bool              `json:"foreign"`
+	Mode     string            `json:"mode"`
+	Weight   int               `json:"weight"`
+	Capacity int               `json:"capacity"`
+	Fence    uint64            `json:"fence"`            // 0 if unknown
+	TTL      int64             `json:"ttl_ms"`           // 0 if unknown
+	Age      *int64            `json:"age_ms"`           // null if unknown
+	EndsIn   *int64            `json:"lease_ends_in_ms"` // null if never
 }
 
 func holderToJSON(h pawl.Holder) holderJSON {
@@ -182,6 +183,12 @@ func holderToJSON(h pawl.Holder) holderJSON {
 	}
 	if l, ok := who.Parse(j.Label); ok && !h.Foreign {
 		j.User, j.Host, j.PID, j.Command, j.Reason = l.User, l.Host, l.PID, l.Command, l.Reason
+		for _, m := range l.Meta {
+			if j.Meta == nil {
+				j.Meta = map[string]string{}
+			}
+			j.Meta[m.Name] = m.Value
+		}
 	}
 	return j
 }

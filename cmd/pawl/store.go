@@ -21,7 +21,8 @@ import (
 // tell: the answers to the last claim, for messages and for handles.
 type store struct {
 	driver.Backend
-	name string // its URL, without user and password
+	name   string // its URL, without user and password
+	target *open.Target
 
 	mu       sync.Mutex
 	claim    driver.Claim    // guarded by mu: the last one sent by Acquire
@@ -55,8 +56,11 @@ func (p *program) openStore() (*store, error) {
 		}
 		return nil, fail(code, "cannot use %s: %v", target, err)
 	}
-	return &store{Backend: backend, name: target.String()}, nil
+	return &store{Backend: backend, name: target.String(), target: target}, nil
 }
+
+// secrets are the variables that may have a password in them.
+var secrets = []string{"PAWL_PASSWORD", "PAWL_SENTINEL_PASSWORD", "REDISCLI_AUTH"}
 
 // parseStore returns what raws name together: several are the nodes of a quorum.
 func (p *program) parseStore(raws []string, from string) (*open.Target, error) {

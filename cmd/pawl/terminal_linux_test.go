@@ -16,6 +16,7 @@ import (
 type terminal struct {
 	t      *testing.T
 	cmd    *exec.Cmd
+	url    string // of its store
 	master *os.File
 	screen *buffer
 	ended  chan struct{}
@@ -40,8 +41,9 @@ func startTerminal(t *testing.T, name string, args ...string) *terminal {
 		t.Fatal(err)
 	}
 	defer slave.Close()
-	c := &terminal{t: t, cmd: exec.Command(name, args...), master: master, screen: new(buffer), ended: make(chan struct{})}
-	c.cmd.Env = append(os.Environ(), "PAWL_URL="+fileURL(t), "PS1=prompt> ")
+	c := &terminal{t: t, cmd: exec.Command(name, args...), url: fileURL(t), master: master, screen: new(buffer), ended: make(chan struct{})}
+	c.cmd.Env = append(os.Environ(), "PAWL_URL="+c.url, "PS1=prompt> ")
+	c.cmd.Dir = t.TempDir()
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = slave, slave, slave
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := c.cmd.Start(); err != nil {
@@ -94,8 +96,9 @@ func (c *terminal) wait() syscall.WaitStatus {
 	return c.cmd.ProcessState.Sys().(syscall.WaitStatus)
 }
 
-// One Ctrl-C reaches the command once, and ends the shell script around it,
-// which sees that its command died of it.
+// must-do 10 and 12, complaints 35, 37 and 38: one Ctrl-C reaches the command
+// once, and ends the shell script around it, which sees that its command died of
+// it.
 func TestInterruptIsSeenOnceAndByTheScriptAround(t *testing.T) {
 	t.Parallel()
 	c := startTerminal(t, "bash", "-c", `for i in 1 2 3; do
@@ -114,7 +117,8 @@ func TestInterruptIsSeenOnceAndByTheScriptAround(t *testing.T) {
 	}
 }
 
-// A command in the background of a terminal would be stopped when it reads.
+// must-do 11, complaint 41: a command in the background of a terminal would be
+// stopped when it reads.
 func TestCommandMayUseTheTerminal(t *testing.T) {
 	t.Parallel()
 	c := startTerminal(t, "pawl", "run", "k", "--", "sh", "-c", `echo ready; read a </dev/tty; stty sane; echo "got $a"; exit 3`)
@@ -126,6 +130,7 @@ func TestCommandMayUseTheTerminal(t *testing.T) {
 	}
 }
 
+// complaint 43
 func TestShellUnderALockHasJobControl(t *testing.T) {
 	t.Parallel()
 	c := startTerminal(t, "pawl", "run", "k", "--", "bash", "--norc", "-i")

@@ -38,7 +38,8 @@ type request struct {
 	noWait   bool          // --no-wait was said, rather than --wait 0
 	conflict int           // exit code for busy
 	opts     pawl.Options
-	purpose  string // ends the message of an outage: what was not done
+	require  []string // promises, of which the store has to keep all
+	purpose  string   // ends the message of an outage: what was not done
 }
 
 // A hold is a lock that was acquired.
@@ -64,6 +65,9 @@ func (s stopSignal) Error() string { return s.String() }
 // waits for. It returns a *failure if it is not to be had. A stop signal ends
 // the waiting, and the failure is death by that signal.
 func (p *program) acquire(s *store, r request, signals <-chan os.Signal) (*hold, error) {
+	if err := r.kept(s); err != nil {
+		return nil, err
+	}
 	if err := p.refuseDeadlock(s, r.key); err != nil {
 		return nil, err
 	}

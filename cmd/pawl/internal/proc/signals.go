@@ -8,15 +8,15 @@ import (
 	"syscall"
 )
 
-// Catch delivers the signals that are passed on to a command, except those
-// which this process was started to ignore: nohup must stay in force, for this
+// Catch delivers the signals that are passed on to a command, and more, except
+// those which this process was started to ignore: nohup must stay in force, for this
 // process and for its command.
-func Catch() <-chan os.Signal {
+func Catch(more ...os.Signal) <-chan os.Signal {
 	signals := make(chan os.Signal, 64)
-	for _, s := range []os.Signal{
+	for _, s := range append(more,
 		syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT,
 		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT, syscall.SIGWINCH,
-	} {
+	) {
 		if !signal.Ignored(s) {
 			signal.Notify(signals, s)
 		}
@@ -62,14 +62,4 @@ func (r *Relay) Pass(s os.Signal) {
 		}
 	}
 	r.Tree.Signal(number)
-}
-
-// Terminal reports whether this process has a controlling terminal.
-func Terminal() bool {
-	tty, err := os.OpenFile("/dev/tty", os.O_RDONLY|syscall.O_NOCTTY, 0)
-	if err != nil {
-		return false
-	}
-	_ = tty.Close()
-	return true
 }

@@ -35,6 +35,7 @@ type Tree struct {
 	process *os.Process
 	done    chan struct{} // closed once the command itself is gone
 
+	paused []Process  // that Pause has stopped
 	mu     sync.Mutex // between the last reading of the command's PID and its reuse
 	exited bool       // guarded by mu
 	exit   Exit       // written before done is closed
@@ -83,6 +84,16 @@ func (t *Tree) Exit() Exit {
 	return t.exit
 }
 
+// Ended returns how the command ended, false if it has not.
+func (t *Tree) Ended() (Exit, bool) {
+	select {
+	case <-t.done:
+		return t.exit, true
+	default:
+		return Exit{}, false
+	}
+}
+
 // Signal sends s to the process group of the command if it has one of its
 // own, and to the command alone otherwise. It does nothing once the command has
 // ended.
@@ -109,16 +120,22 @@ const (
 // Stop ends all of the tree: s to every process that it has now, and CONT for
 // those that are stopped, then KILL to whatever is left when kill fires, until
 // nothing is. What starts after s was sent is left alone until then, for it may
-// be the cleaning up. A nil kill never fires.
+// be the cleaning up. A nil kill never fires; what [Now] returns has the tree
+// killed before any of it runs again.
 //
 // It returns what KILL did not end for 5 s, for instance because it belongs to
 // another user; nil is the rule.
 func (t *Tree) Stop(s syscall.Signal, kill <-chan time.Time) []Process {
+	var deadline time.Time
+	select {
+	case <-kill:
+		s, deadline, kill = syscall.SIGKILL, time.Now().Add(patience), nil
+	default:
+	}
 	for _, p := range t.Processes() {
 		p.signal(s)
 		p.signal(syscall.SIGCONT)
 	}
-	var deadline time.Time
 	for pause := firstLook; !t.Empty(); pause = min(2*pause, lastLook) {
 		timer := time.NewTimer(pause)
 		select {
@@ -142,12 +159,20 @@ func (t *Tree) Stop(s syscall.Signal, kill <-chan time.Time) []Process {
 	return nil
 }
 
+// Now returns a channel that has fired.
+func Now() <-chan time.Time {
+	fired := make(chan time.Time)
+	close(fired)
+	return fired
+}
+
 // A Process is one of a [Tree].
 type Process struct {
 	PID  int
 	Name string // of its executable, as the kernel has it; foreign text
 
 	started uint64 // with PID, tells it from a later process of the same number
+	stopped bool   // by a signal; false where that can't be told
 }
 
 func (t *Tree) ended(status syscall.WaitStatus) {

@@ -11,6 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// How the settings of a terminal are read and written.
+const (
+	getTermios = unix.TCGETS
+	setTermios = unix.TCSETSW
+)
+
 // adopt makes this process the parent of all its orphaned descendants.
 func adopt() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -126,7 +132,7 @@ func readStat(pid int) (p Process, parent int, ok bool) {
 	}
 	parent, err1 := strconv.Atoi(string(fields[1]))
 	started, err2 := strconv.ParseUint(string(fields[19]), 10, 64)
-	return Process{PID: pid, Name: string(b[begin+1 : end]), started: started}, parent, err1 == nil && err2 == nil
+	return Process{PID: pid, Name: string(b[begin+1 : end]), started: started, stopped: fields[0][0] == 'T'}, parent, err1 == nil && err2 == nil
 }
 
 // signal sends s to p unless it has ended, and never to a later process of the

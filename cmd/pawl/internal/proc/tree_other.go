@@ -5,6 +5,14 @@ package proc
 import (
 	"errors"
 	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// How the settings of a terminal are read and written.
+const (
+	getTermios = unix.TIOCGETA
+	setTermios = unix.TIOCSETAW
 )
 
 func adopt() error { return nil }

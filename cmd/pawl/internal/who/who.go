@@ -3,7 +3,7 @@
 //
 // The form is one line, for people and programs alike:
 //
-//	user@host:pid cmd=deploy.sh reason="release 2.41"
+//	user@host:pid meta.ticket=OPS-7 cmd=deploy.sh reason="release 2.41"
 //
 // A value stands in double quotes, escaped as in a Go string, if it is empty or
 // has anything in it but letters, digits and the characters . _ - / : + @ and a
@@ -12,6 +12,8 @@
 package who
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/user"
 	"strconv"
@@ -27,8 +29,38 @@ type Label struct {
 	User    string // empty where the library wrote the label
 	Host    string
 	PID     int
-	Command string // the name of the command, never its arguments: they may be secret
+	Command string // its name; its arguments only if the user wished so, for they may be secret
 	Reason  string // in the user's words
+	Meta    []Meta // what else the user has to say, see [Label.Add]
+}
+
+// A Meta is a fact about a holder, for its users' own programs.
+type Meta struct{ Name, Value string }
+
+// What a label has room for.
+const (
+	maxCommand = 160
+	maxMeta    = 180 // bytes of all that was added, as it is stored
+)
+
+// Add adds a fact. Its error says what is wrong with it.
+func (l *Label) Add(name, value string) error {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+	if name == "" || strings.Trim(name, letters) != "" {
+		return errors.New("a name is made of letters, digits, _ and -")
+	}
+	size := len(metaField(name, value))
+	for _, m := range l.Meta {
+		if m.Name == name {
+			return errors.New("there is one of that name already")
+		}
+		size += len(metaField(m.Name, m.Value))
+	}
+	if size > maxMeta || !utf8.ValidString(value) {
+		return fmt.Errorf("all of them together are text, and at most %d bytes", maxMeta)
+	}
+	l.Meta = append(l.Meta, Meta{name, value})
+	return nil
 }
 
 // Self returns the label of this process.
@@ -62,20 +94,25 @@ func word(s string) string {
 }
 
 // String returns the label as it is stored. What is too long for a store is
-// cut: first the reason, then the command.
+// cut: first the reason, then the command, and what was added by [Label.Add] never.
 func (l Label) String() string {
 	s := shorten(l.Host, 200) + ":" + strconv.Itoa(l.PID)
 	if l.User != "" {
 		s = shorten(l.User, 100) + "@" + s
 	}
+	for _, m := range l.Meta {
+		s += metaField(m.Name, m.Value)
+	}
 	if l.Command != "" {
-		s += field("cmd", shorten(l.Command, 64), driver.MaxLabel-len(s))
+		s += field("cmd", shorten(l.Command, maxCommand), driver.MaxLabel-len(s))
 	}
 	if l.Reason != "" {
 		s += field("reason", l.Reason, driver.MaxLabel-len(s))
 	}
 	return s
 }
+
+func metaField(name, value string) string { return " meta." + name + "=" + quote(value) }
 
 // field returns a field that has at most room bytes, or nothing if even its
 // beginning does not fit.
@@ -102,7 +139,7 @@ func shorten(s string, n int) string {
 const bare = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:+@,"
 
 func quote(s string) string {
-	if strings.Trim(s, bare) == "" {
+	if s != "" && strings.Trim(s, bare) == "" {
 		return s
 	}
 	return strconv.Quote(s)
@@ -137,6 +174,10 @@ func Parse(s string) (Label, bool) {
 			l.Command = value
 		case "reason":
 			l.Reason = value
+		default:
+			if name, ok := strings.CutPrefix(name, "meta."); ok {
+				l.Meta = append(l.Meta, Meta{name, value})
+			}
 		}
 	}
 	return l, true
@@ -181,6 +222,9 @@ func (l Label) Details() string {
 	}
 	if l.Reason != "" {
 		parts = append(parts, "reason "+plain.Quote(l.Reason))
+	}
+	for _, m := range l.Meta {
+		parts = append(parts, plain.Text(m.Name)+" "+plain.Quote(m.Value))
 	}
 	return strings.Join(parts, " · ")
 }

@@ -1,6 +1,7 @@
 package who_test
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -18,14 +19,47 @@ func TestLabelsAreReadBack(t *testing.T) {
 		{who.Label{Host: "web-3", PID: 1}, "web-3:1"},
 		{who.Label{User: "a", Host: "fe80::1", PID: 2, Reason: "x"}, "a@fe80::1:2 reason=x"},
 		{who.Label{User: "a", Host: "h", PID: 3, Command: `a "b"=c`, Reason: "\x1b]0;x\a"}, `a@h:3 cmd="a \"b\"=c" reason="\x1b]0;x\a"`},
+		{
+			who.Label{User: "a", Host: "h", PID: 4, Command: "c", Reason: "r", Meta: []who.Meta{{Name: "ticket", Value: "OPS-7"}, {Name: "note", Value: "b c"}, {Name: "empty"}}},
+			`a@h:4 meta.ticket=OPS-7 meta.note="b c" meta.empty="" cmd=c reason=r`,
+		},
 	} {
 		if got := test.label.String(); got != test.text {
 			t.Errorf("%+v: got %q, want %q", test.label, got, test.text)
 		}
 		got, ok := who.Parse(test.text)
-		if !ok || got != test.label {
+		if !ok || !reflect.DeepEqual(got, test.label) {
 			t.Errorf("Parse(%q): got %+v, %v, want %+v", test.text, got, ok, test.label)
 		}
+	}
+}
+
+func TestMetaIsNeverCut(t *testing.T) {
+	l := who.Self(strings.Repeat("c", 300), strings.Repeat("r", 600))
+	l.Host, l.User = strings.Repeat("h", 300), strings.Repeat("u", 300)
+	for _, refused := range []struct{ name, value string }{{"", "x"}, {"a b", "x"}, {"a=", "x"}, {"a", "\xff"}, {"a", strings.Repeat("x", 201)}} {
+		if err := l.Add(refused.name, refused.value); err == nil {
+			t.Errorf("Add(%q, %q): got nil, want an error", refused.name, refused.value)
+		}
+	}
+	long := strings.Repeat("x", 80)
+	for _, name := range []string{"a", "b"} {
+		if err := l.Add(name, long); err != nil {
+			t.Errorf("Add(%q): %v", name, err)
+		}
+	}
+	if err := l.Add("c", ""); err == nil {
+		t.Error("Add of what does not fit: got nil, want an error")
+	}
+	if err := l.Add("a", "again"); err == nil {
+		t.Error("Add of the same name: got nil, want an error")
+	}
+	s := l.String()
+	if err := driver.ValidateLabel(s); err != nil {
+		t.Errorf("%q: %v", s, err)
+	}
+	if got, ok := who.Parse(s); !ok || !reflect.DeepEqual(got.Meta, l.Meta) {
+		t.Errorf("Parse(%q): got %+v, want %+v in it", s, got.Meta, l.Meta)
 	}
 }
 
