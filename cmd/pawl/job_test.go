@@ -81,7 +81,7 @@ func TestSlowGrantIsRenewedBeforeTheCommandStarts(t *testing.T) {
 	}
 }
 
-// must-do 6: a signal that came after the lock, and before the command, keeps the
+// U06: a signal that came after the lock, and before the command, keeps the
 // command from being started.
 func TestStopSignalBeforeTheStartReleases(t *testing.T) {
 	s := &store{Backend: memory.New(nil), name: "mem://"}

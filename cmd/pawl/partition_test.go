@@ -13,7 +13,7 @@ import (
 	"github.com/pawlock/pawl/internal/testserver"
 )
 
-// must-do 13 and 15, complaints 2 and 16: a holder that is cut off from the
+// U13 and U15, V02 and V16: a holder that is cut off from the
 // store has its command dead, and all that came of it, before another's begins.
 // Both write to one log, which has to be all of the one and then the other.
 func TestPartitionedHoldersCommandIsDeadBeforeAnothersBegins(t *testing.T) {
@@ -84,7 +84,7 @@ func read(t *testing.T, name string) string {
 	return string(b)
 }
 
-// must-do 19: a release that the store does not confirm is told, with the time
+// U19: a release that the store does not confirm is told, with the time
 // when the lock ends by itself, and is no failure of the command.
 func TestReleaseThatFailsKeepsTheExitCode(t *testing.T) {
 	t.Parallel()
@@ -105,7 +105,7 @@ func TestReleaseThatFailsKeepsTheExitCode(t *testing.T) {
 	}
 }
 
-// complaint 65: --wait covers all of the waiting, for a server that never answers
+// V65: --wait covers all of the waiting, for a server that never answers
 // too.
 func TestWaitBoundsTheWholeWaiting(t *testing.T) {
 	t.Parallel()
@@ -119,7 +119,7 @@ func TestWaitBoundsTheWholeWaiting(t *testing.T) {
 	if took := time.Since(began); took < time.Second || took > 5*time.Second {
 		t.Errorf("it gave up after %v, want --wait 1", took)
 	}
-	// complaint 14: it is not over too soon either.
+	// V14: it is not over too soon either.
 	if code, _ := ask(t, url, "acquire", "k", "--ttl", "60"); code != 0 {
 		t.Fatalf("got exit code %d of acquire, want 0", code)
 	}

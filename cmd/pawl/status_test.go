@@ -5,24 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
-
-// told returns the events of a kind that --status-file has.
-func told(t *testing.T, name, kind string) []event {
-	t.Helper()
-	var list []event
-	for line := range strings.Lines(read(t, name)) {
-		var e event
-		if strings.HasSuffix(line, "\n") && json.Unmarshal([]byte(line), &e) == nil && e.Event == kind {
-			list = append(list, e)
-		}
-	}
-	return list
-}
 
 // Lines that nobody reads are left out at the end, and their numbers say so to
 // nobody: those that are read have no gap.
@@ -65,8 +51,8 @@ func TestEventsOfAReaderWhoIsFarBehind(t *testing.T) {
 	}
 }
 
-// must-do 7 and 9, complaints 4, 5, 7 and 19: what is passed on, and what is the
-// wrapper's own. complaint 44: nothing comes that nobody has sent.
+// U07 and U09, V04, V05, V07 and V19: what is passed on, and what is the
+// wrapper's own. V44: nothing comes that nobody has sent.
 func TestSignalsThatArePassedOn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

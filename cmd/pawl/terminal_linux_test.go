@@ -96,7 +96,7 @@ func (c *terminal) wait() syscall.WaitStatus {
 	return c.cmd.ProcessState.Sys().(syscall.WaitStatus)
 }
 
-// must-do 10 and 12, complaints 35, 37 and 38: one Ctrl-C reaches the command
+// U10 and U12, V35, V37 and V38: one Ctrl-C reaches the command
 // once, and ends the shell script around it, which sees that its command died of
 // it.
 func TestInterruptIsSeenOnceAndByTheScriptAround(t *testing.T) {
@@ -117,7 +117,7 @@ func TestInterruptIsSeenOnceAndByTheScriptAround(t *testing.T) {
 	}
 }
 
-// must-do 11, complaint 41: a command in the background of a terminal would be
+// U11, V41: a command in the background of a terminal would be
 // stopped when it reads.
 func TestCommandMayUseTheTerminal(t *testing.T) {
 	t.Parallel()
@@ -130,7 +130,7 @@ func TestCommandMayUseTheTerminal(t *testing.T) {
 	}
 }
 
-// complaint 43
+// V43
 func TestShellUnderALockHasJobControl(t *testing.T) {
 	t.Parallel()
 	c := startTerminal(t, "pawl", "run", "k", "--", "bash", "--norc", "-i")
