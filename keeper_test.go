@@ -2,9 +2,6 @@ package pawl_test
 
 import (
 	"context"
-	"fmt"
-	"runtime"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,36 +10,6 @@ import (
 	"github.com/pawlock/pawl/driver"
 	"github.com/pawlock/pawl/memory"
 )
-
-// One timer and no goroutine keeps any number of leases.
-func TestManyLeasesCostNoGoroutines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const n = 10_000
-		var renewals atomic.Int64
-		c := newClient(t, memory.New(nil), &pawl.Options{Observer: &pawl.Observer{
-			Renewed: func(*pawl.Lease, time.Duration, time.Duration) { renewals.Add(1) },
-		}})
-		defer c.Close()
-		before := runtime.NumGoroutine()
-		leases := make([]*pawl.Lease, n)
-		for i := range leases {
-			leases[i] = acquire(t, c.Mutex(fmt.Sprint(i)))
-		}
-		time.Sleep(8 * time.Second) // the second renewal is at 7.333 s, if it is late
-		synctest.Wait()
-		if got := runtime.NumGoroutine() - before; got > 10 {
-			t.Errorf("%d goroutines for %d leases between renewals, want none", got, n)
-		}
-		if got := renewals.Load(); got < 2*n {
-			t.Errorf("%d renewals, want 2 for each", got)
-		}
-		for i, lease := range leases {
-			if !lease.Valid() {
-				t.Fatalf("lease %d is lost: %v", i, context.Cause(lease.Context()))
-			}
-		}
-	})
-}
 
 // An observer that is slow, or asks the lease, keeps nobody else's loss from
 // being told.

@@ -198,7 +198,7 @@ func TestALostRequestDoesNotOutliveTheLease(t *testing.T) {
 }
 
 // A client keeps nothing of a lease that is over.
-// Case O02.
+// Cases O02, O04.
 func TestALeaseThatIsOverIsForgotten(t *testing.T) {
 	c := newClient(t, memory.New(nil), nil)
 	defer c.Close()

@@ -16,7 +16,7 @@ import (
 
 // A release works when the work was called off, happens once however often it
 // is asked for, and says the same each time.
-// Case T6a.
+// Cases H07, T6a.
 func TestReleaseIsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memory.Store)
@@ -130,7 +130,7 @@ func TestALostAnswerToAReleaseIsNoError(t *testing.T) {
 
 // What the store does not confirm within 5 s is an error, goes on in the
 // background, and may be asked for again.
-// Cases H04, H08.
+// Cases H04, H07, H08.
 func TestAnUnconfirmedReleaseGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memory.Store)
@@ -156,6 +156,9 @@ func TestAnUnconfirmedReleaseGoesOn(t *testing.T) {
 		wantOneError(t, err, "release")
 		if lease.Valid() {
 			t.Error("the lease is valid while its release is unconfirmed")
+		}
+		if _, err := c.Mutex("k").TryAcquire(t.Context()); !errors.Is(err, pawl.ErrHeld) {
+			t.Errorf("in the same process, while the store has it: got %v, want ErrHeld", err)
 		}
 		if err := lease.Release(t.Context()); !errors.Is(err, errDown) {
 			t.Errorf("again: got %v, want the store's error", err)

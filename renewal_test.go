@@ -86,6 +86,116 @@ func TestAFailedRenewalIsTriedAgain(t *testing.T) {
 	})
 }
 
+// Renewals fail for half a minute, each with an answer that is no disconnection:
+// the observer hears of it before the loss, the loss comes in time, and nobody
+// else is granted before that.
+// Case A05.
+func TestFailedRenewalsAreToldBeforeTheLoss(t *testing.T) {
+	for _, answer := range []error{
+		errors.New("ERR Error running script"), driver.ErrRefused, driver.ErrUnsupported, driver.ErrInvalid,
+		&driver.HeldError{}, context.DeadlineExceeded, context.Canceled,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := new(memory.Store)
+			b := &faulty{Backend: memory.New(store)}
+			start := time.Now()
+			b.renew = func(ctx context.Context, c driver.Claim) (driver.Grant, error) {
+				if time.Since(start) > 5*time.Minute {
+					return driver.Grant{}, answer
+				}
+				return b.Backend.Renew(ctx, c)
+			}
+			var failures, lost atomic.Int32
+			var until atomic.Int64 // the deadline before the failures
+			c := newClient(t, b, &pawl.Options{TTL: 30 * time.Second, Observer: &pawl.Observer{
+				Renewed: func(l *pawl.Lease, _, _ time.Duration) { until.Store(int64(l.Deadline().Sub(start))) },
+				RenewFailed: func(*pawl.Lease, error, time.Duration) {
+					failures.Add(1)
+					if lost.Load() > 0 {
+						t.Error("a failure is told after the loss")
+					}
+				},
+				Lost: func(*pawl.Lease, *pawl.LostError) { lost.Add(1) },
+			}})
+			defer c.Close()
+			other := newClient(t, memory.New(store), nil)
+			defer other.Close()
+			lease := acquire(t, c.Mutex("k"))
+			next := make(chan time.Duration)
+			go func() {
+				second := acquire(t, other.Mutex("k"))
+				if lease.Context().Err() == nil {
+					t.Error("another holds, and the loss was not told")
+				}
+				next <- time.Since(start)
+				second.Release(t.Context())
+			}()
+			<-lease.Context().Done()
+			if got, want := time.Since(start), time.Duration(until.Load()); got != want {
+				t.Errorf("%v: loss told after %v, want at the deadline, %v", answer, got, want)
+			}
+			if got := failures.Load(); got < 3 {
+				t.Errorf("%v: got %d failures told before the loss, want several", answer, got)
+			}
+			if got, told := <-next, time.Duration(until.Load()); got <= told {
+				t.Errorf("%v: the next came after %v, want later than the loss, %v", answer, got, told)
+			}
+			synctest.Wait()
+			if got := lost.Load(); got != 1 {
+				t.Errorf("%v: the loss was told %d times, want once", answer, got)
+			}
+		})
+	}
+}
+
+// A lease counts from when its renewals were sent, however late each of them is
+// answered.
+// Case A14.
+func TestARenewalCountsFromItsRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const late = 1500 * time.Millisecond
+		var sent atomic.Pointer[time.Time]
+		b := &faulty{Backend: memory.New(nil)}
+		b.renew = func(ctx context.Context, c driver.Claim) (driver.Grant, error) {
+			now := time.Now()
+			g, err := b.Backend.Renew(ctx, c)
+			time.Sleep(late)
+			if err == nil {
+				sent.Store(&now)
+			}
+			return g, err
+		}
+		margin := func(rtt time.Duration) time.Duration { return max(time.Second, 2*rtt) }
+		var (
+			mu       sync.Mutex
+			rtt      time.Duration // guarded by mu: smoothed over four answers
+			renewals int           // guarded by mu
+		)
+		c := newClient(t, b, &pawl.Options{Observer: &pawl.Observer{Renewed: func(l *pawl.Lease, took, _ time.Duration) {
+			mu.Lock()
+			defer mu.Unlock()
+			renewals++
+			if took != late {
+				t.Errorf("a renewal took %v, want %v", took, late)
+			}
+			rtt += (late - rtt) / 4
+			if got, want := l.Deadline().Sub(*sent.Load()), 9898*time.Millisecond-margin(rtt); got != want {
+				t.Errorf("renewal %d: the lease lasts until %v after the request, want %v", renewals, got, want)
+			}
+		}}})
+		lease := acquire(t, c.Mutex("k"))
+		time.Sleep(time.Minute)
+		mu.Lock()
+		if !lease.Valid() || renewals < 10 {
+			t.Errorf("after a minute: valid %v, after %d renewals", lease.Valid(), renewals)
+		}
+		mu.Unlock()
+		lease.Release(t.Context())
+		c.Close()
+		time.Sleep(late) // until the last renewal has come back
+	})
+}
+
 // A renewal that succeeds after the loss was told revives nothing. It is taken
 // back, but not before the store would have let go of the key without it.
 // Case A14.

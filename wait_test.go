@@ -80,6 +80,52 @@ func TestReleaseWakesTheFirstInLine(t *testing.T) {
 	})
 }
 
+// A wait of an hour, with clocks of two time zones, ends with a lease as long as
+// any: it counts from the attempt that was granted. Who came first is first.
+// Cases A10, D10, E05, I04, T9.
+func TestALongWaitEndsWithAWholeLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memory.Store)
+		client := func(hours int) *pawl.Client {
+			return newClient(t, memory.New(store), &pawl.Options{Clock: zone{time.FixedZone("", hours*3600)}})
+		}
+		holder, far, near := client(0), client(9), client(-9)
+		defer holder.Close()
+		defer far.Close()
+		defer near.Close()
+		lease := acquire(t, holder.Mutex("k"))
+		start := time.Now()
+		var wg sync.WaitGroup
+		for i, c := range []*pawl.Client{far, near} {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * time.Second) // far comes first
+				next := acquire(t, c.Mutex("k"))
+				if got, want := time.Since(start), time.Hour+time.Duration(i)*time.Minute; got != want {
+					t.Errorf("number %d: granted after %v, want %v", i, got, want)
+				}
+				if got, want := time.Until(next.Deadline()), 8898*time.Millisecond; got != want {
+					t.Errorf("number %d: the lease lasts %v, want %v", i, got, want)
+				}
+				time.Sleep(time.Minute)
+				if err := next.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(time.Hour)
+		if err := lease.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+	})
+}
+
+// A zone is the clock of a machine in another time zone.
+type zone struct{ *time.Location }
+
+func (z zone) Now() time.Time     { return time.Now().In(z.Location) }
+func (zone) Slept() time.Duration { return 0 }
+
 // A waiter that was woken and beaten to it goes on waiting.
 // Case D05.
 func TestAWaiterThatWasBeatenWaitsOn(t *testing.T) {

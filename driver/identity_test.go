@@ -8,6 +8,7 @@ import (
 	"github.com/pawlock/pawl/driver"
 )
 
+// Case C05.
 func TestIdentityNeverRepeatsAnID(t *testing.T) {
 	const clients, goroutines, each = 4, 4, 250
 	var (

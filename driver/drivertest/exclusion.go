@@ -11,7 +11,7 @@ import (
 // exclusion: of two exclusive claims on a key at most one holds.
 func exclusion() []check {
 	return []check{
-		{"one_at_a_time", func(s *stage) {
+		{"one_at_a_time", func(s *stage) { // C02
 			key := s.key("k")
 			a := s.a.take(s.a.mutex(key))
 			s.a.refuse(s.a.mutex(key)) // another claim of the same process is another claim
@@ -72,7 +72,7 @@ func exclusion() []check {
 // ownership: nobody's claim is touched by a request about another.
 func ownership() []check {
 	return []check{
-		{"late_release", func(s *stage) { // A06, C01, T11
+		{"late_release", func(s *stage) { // A06, C01, T11, T13
 			key := s.key("k")
 			a := s.a.take(lasting(s.ttl, s.a.mutex(key)))
 			b := s.b.takeBy(s.gone(a), s.b.mutex(key))

@@ -17,6 +17,7 @@ func FuzzTerm(f *testing.F) {
 	f.Fuzz(play)
 }
 
+// Case B07.
 func TestAnyOrderOfEvents(t *testing.T) {
 	for seed := range uint64(20_000) {
 		r := rand.New(rand.NewPCG(seed, 1))

@@ -248,7 +248,7 @@ func lineTests() []scriptTest {
 				"claims: me=(w 1 1 MS+10 10000 0 0 ch.me m) you=(w 1 1 MS+8 8000 0 0 ch.you y), 11000", "fence: 7::it, 50000"},
 		},
 		{
-			name: "acquire in line behind one that came later", before: append(waiting[:len(waiting):len(waiting)], "ZADD line US+50 you"),
+			name: "acquire in line behind one that came later", before: append(waiting[:len(waiting):len(waiting)], "ZADD line US+50 you"), // E05
 			call: "acquire me 5000 1 1 0 1 1 0 ch.me m",
 			want: "[0 US+0 2 5000 7 1 it:7 ]",
 			after: []string{"lock: it:7, 5000", "line: you=US+50 me=US+50, 9000",
