@@ -94,7 +94,7 @@ func readersAndWriters() []check {
 			s.waiting(s.key("k"), 1)
 			s.start("reader", read, granted)
 			s.waiting(s.key("k"), 2)
-			s.start("second writer", write, granted)
+			s.start("second writer", s.a.WriteLock(s.key("k")), granted) // of another client: those of one hand over
 			s.waiting(s.key("k"), 3)
 			s.refuse(read, "a reader while a writer waits")
 			s.release(first)
