@@ -52,6 +52,40 @@ func ExampleLease_Downgrade() {
 	// another writes: false
 }
 
+// Both accounts or neither, and no deadlock with whoever transfers back.
+func ExampleClient_Multi() {
+	client, _ := pawl.New(memory.New(nil), nil)
+	defer client.Close()
+	both := client.Multi(client.Mutex("account/7"), client.Mutex("account/3"))
+	err := both.Do(context.Background(), func(ctx context.Context, lease *pawl.MultiLease) error {
+		for _, l := range lease.Leases() {
+			fmt.Println(l.Key(), "has a token:", l.Token() > 0)
+		}
+		return ctx.Err() // ctx ends when one of them is lost
+	})
+	fmt.Println(err)
+	// Output:
+	// account/3 has a token: true
+	// account/7 has a token: true
+	// <nil>
+}
+
+// What is held of several is held until all are released.
+func ExampleMultiLease() {
+	client, _ := pawl.New(memory.New(nil), nil)
+	defer client.Close()
+	ctx := context.Background()
+	lease, err := client.Multi(client.ReadLock("prices"), client.Mutex("orders")).Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("a write with the token of its lock:", lease.Token("orders") > 0)
+	fmt.Println(lease.Release(ctx))
+	// Output:
+	// a write with the token of its lock: true
+	// <nil>
+}
+
 // Somebody who needs the key asks for it; its holder comes to a good end first.
 func ExampleClient_AskRelease() {
 	client, _ := pawl.New(memory.New(nil), &pawl.Options{Label: "operator"})

@@ -35,6 +35,7 @@ type Lease struct {
 	released  error         // guarded by mu: what the release that was confirmed returned
 	doubt     bool          // guarded by mu: a release was sent, and its outcome is unknown
 	late      time.Duration // guarded by mu: until when an unanswered attempt may reach the store
+	unused    bool          // guarded by mu: whoever acquired it had no use for it
 	notice    *Notice       // guarded by mu: the last request for the lease
 	relay     *relay        // guarded by mu: where the next waits, nil once they were told
 	heir      *Lease        // guarded by mu: who the claim was handed to
@@ -49,6 +50,11 @@ type leaseKey struct{}
 func leaseOf(ctx context.Context) *Lease {
 	l, _ := ctx.Value(leaseKey{}).(*Lease)
 	return l
+}
+
+// carry returns a context of what is done within l.
+func carry(ctx context.Context, l *Lease) context.Context {
+	return context.WithValue(context.WithValue(ctx, leaseKey{}, l), tokenKey{}, l)
 }
 
 // newLease starts the lease of a grant, or returns nil if nothing useful is
@@ -86,8 +92,7 @@ func newLease(ctx context.Context, a *acquisition, ans answer) *Lease {
 
 // scope gives l its context, with the values of ctx.
 func (l *Lease) scope(ctx context.Context) {
-	values := context.WithValue(context.WithoutCancel(ctx), leaseKey{}, l)
-	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(values, tokenKey{}, l))
+	l.ctx, l.cancel = context.WithCancelCause(carry(context.WithoutCancel(ctx), l))
 }
 
 // Context ends with the lease. It has the values of the context that the lock
@@ -162,10 +167,12 @@ func (l *Lease) nextLeads() {
 }
 
 // kept returns the claim as it is to be released: its key stays taken until
-// MinHold has passed since the grant. It is called with mu held.
+// MinHold has passed since the grant, if anything was done with it. It is called with mu held.
 func (l *Lease) kept(now term.Instant) driver.Claim {
 	claim := l.claim
-	claim.Keep = max(0, l.client.opts.MinHold-(now.At-l.sent))
+	if !l.unused {
+		claim.Keep = max(0, l.client.opts.MinHold-(now.At-l.sent))
+	}
 	return claim
 }
 
@@ -178,9 +185,9 @@ func asLost(err error) *LostError {
 	return &LostError{Reason: driver.Expired}
 }
 
-// within returns a context that ends with l or with ctx.
-func (l *Lease) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	inner, cancel := context.WithCancelCause(l.ctx)
+// within returns a context that ends with that of a lease or with ctx.
+func within(lease, ctx context.Context) (context.Context, context.CancelFunc) {
+	inner, cancel := context.WithCancelCause(lease)
 	deadline, timed := ctx.Deadline()
 	stop := context.AfterFunc(ctx, func() {
 		cause := context.Cause(ctx)

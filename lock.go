@@ -55,7 +55,7 @@ func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease)
 		return err
 	}
 	defer func() { err = errors.Join(err, lease.Release(ctx)) }() // also when f panics
-	inner, cancel := lease.within(ctx)
+	inner, cancel := within(lease.ctx, ctx)
 	defer cancel()
 	return f(inner, lease)
 }

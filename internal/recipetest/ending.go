@@ -65,15 +65,20 @@ func askRelease() []check {
 func forceRelease() []check {
 	return []check{
 		{"it_sticks_and_the_next_holds_at_once", func(s *stage) { // S01, S02
-			patient := s.client(&pawl.Options{Label: "patient", TTL: time.Hour})
+			const ttl = 36 * time.Second
+			patient := s.client(&pawl.Options{Label: "patient", TTL: ttl})
 			lease := s.acquire(patient.Mutex(s.key("k")))
 			granted := make(chan got, 1)
 			s.start("next", s.b.Mutex(s.key("k")), granted)
 			s.waiting(s.key("k"), 1)
+			forced := time.Now()
 			if err := s.b.ForceRelease(s.ctx, s.key("k"), lease.Holder(), "it hangs"); err != nil {
 				s.Fatalf("ForceRelease: %v", err)
 			}
-			next := s.next(granted, "next") // an hour before the TTL would end
+			next := s.next(granted, "next")
+			if took := time.Since(forced); took > ttl/2 {
+				s.Errorf("the next: after %v, want at once and not when the TTL of %v is over", took, ttl)
+			}
 			if next.Token() <= lease.Token() {
 				s.Errorf("token of the next: got %d, want more than %d", next.Token(), lease.Token())
 			}
