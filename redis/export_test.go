@@ -39,6 +39,14 @@ func ReadHolder(id, record string, now time.Time) driver.Holder {
 // PauseFor returns how long c waits uncalled.
 func PauseFor(c driver.Claim, h *driver.HeldError) time.Duration { return pauseFor(c, h) }
 
+// Remembered returns how many latches and channels b keeps for those who wait.
+func Remembered(b driver.Backend) (latches, channels int) {
+	s := b.(*backend).wakeup
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.latches), len(s.homes)
+}
+
 // A ServerClock is the clock of a backend.
 type ServerClock struct{ clock }
 

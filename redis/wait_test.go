@@ -108,6 +108,21 @@ func TestTheFirstWaitLastsUntilTheSubscriptionIsConfirmed(t *testing.T) {
 	})
 }
 
+// Nothing is kept of an attempt once it is over. Case O01.
+func TestADayOfWaitingLeavesNoMoreThanAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 30*time.Millisecond)
+		c := waiter(s.ids)
+		attempts := 0
+		for began := time.Now(); time.Since(began) < 24*time.Hour; attempts++ {
+			s.wait(t, c, s.acquire(t, c))
+		}
+		if latches, channels := redis.Remembered(s.Backend); latches != 1 || channels != 1 || attempts < 20_000 {
+			t.Errorf("after %d attempts of one claim: got %d latches and %d channels, want one of each", attempts, latches, channels)
+		}
+	})
+}
+
 // Case D02.
 func TestEverybodyPollsWhileTheSubscriptionIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

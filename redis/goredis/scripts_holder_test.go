@@ -264,5 +264,12 @@ func inspectTests() []scriptTest {
 			call: "inspect 1",
 			want: "[US+0 #shares 8000 7::me 50000 1 [me h 1 9 MS+8 8000 7 1 ch.me m] 2 [you w 9 9 MS+8 8000 0 0 ch.you y US-2] [f US-5 bob why]]",
 		},
+		{
+			name: "inspect without the line",
+			before: []string{"SET lock #shares PX 8000", "ZADD shares MS+8 me", "ZADD line US-3 gone US-2 you",
+				"HSET claims me 'h 1 9 MS+8 8000 7 1 ch.me m' #w 1 you 'w 9 9 MS+8 8000 0 0 ch.you y' gone 'w 9 9 MS-1 8000 0 0 ch.g g'",
+				"PEXPIRE claims 9000", "PEXPIRE shares 9000", "PEXPIRE line 9000"},
+			call: "inspect 0", want: "[US+0 #shares 8000  -2 1 [] 2 [] []]",
+		},
 	}
 }

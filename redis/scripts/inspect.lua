@@ -7,13 +7,15 @@
 -- KEYS[4]  claims  see acquire.lua
 -- KEYS[5]  fence   see acquire.lua
 --
--- ARGV[1]  how many holders to tell of, and how many who wait
+-- ARGV[1]  how many holders to tell of, and how many who wait. With 0 the line is not
+--          looked at
 --
 -- Returns {now, value of lock or "", its time left in milliseconds, value of fence or
 -- "", its time left, number of live shares, {share, record, ...}, number that wait,
 -- {claim, record, since, ...}, {kind, at, by, why, ...}}: now, since and at in
 -- microseconds, shares by expiry, the line and the notices (see revoke.lua) oldest
--- first. Beyond 1000 claims that wait, those that have ended may be counted too.
+-- first. Beyond 1000 claims that wait, or those that are looked at, the ones that have
+-- ended are counted too.
 
 local lock, line, shares, claims, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local limit = tonumber(ARGV[1])
@@ -34,7 +36,7 @@ if cur == '#shares' then
 end
 
 local waiting, waits = redis.call('ZCARD', line), {}
-local queue = redis.call('ZRANGE', line, 0, math.max(limit, 1000) - 1, 'WITHSCORES')
+local queue = limit == 0 and {} or redis.call('ZRANGE', line, 0, math.max(limit, 1000) - 1, 'WITHSCORES')
 for i = 1, #queue, 2 do
   local record = redis.call('HGET', claims, queue[i])
   local expiry = string.match(record or '', '^[wc] %d+ %d+ (%d+) ')
