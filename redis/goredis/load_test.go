@@ -245,7 +245,7 @@ func TestACallCostsTheSameWithTenAndTenThousandWaiting(t *testing.T) {
 	}
 }
 
-// The keys may be as many as they like. Case O04.
+// The keys may be as many as they like.
 func TestTenThousandKeysAreWaitedForOverOneConnection(t *testing.T) {
 	s := testserver.StartRedis(t, testserver.RedisOptions{})
 	// Ten thousand goroutines take turns with a few connections.

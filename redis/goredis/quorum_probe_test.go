@@ -55,7 +55,7 @@ func TestServersThatCanBeNoNodesAreRefused(t *testing.T) {
 	host, port, _ := net.SplitHostPort(addrs[0])
 	replica := testserver.StartRedis(t, testserver.RedisOptions{Args: []string{"--replicaof", host, port}})
 	refused("replica", []string{replica.Addr, addrs[1], addrs[2]}, nil)
-	cluster := testserver.StartRedis(t, testserver.RedisOptions{Args: []string{"--cluster-enabled", "yes"}})
+	cluster := testserver.StartRedis(t, testserver.RedisOptions{Args: []string{"--cluster-enabled", "yes", "--cluster-port", freePort(t)}})
 	refused("cluster", []string{cluster.Addr, addrs[1], addrs[2]}, nil)
 
 	r.servers[1].Kill() // which by itself is no reason
