@@ -13,7 +13,7 @@ import (
 )
 
 // patience bounds what a test waits for.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // A client is one process, as far as the server can tell.
 type client struct {
