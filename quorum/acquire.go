@@ -46,9 +46,13 @@ func (b *Backend) Acquire(ctx context.Context, c driver.Claim) (driver.Grant, er
 		return b.renew(ctx, "acquire", h, c) // again: the same grant, its TTL restarted
 	}
 	for splits := 0; ; splits++ {
+		stuck := b.outlast(ctx, e, c)
+		if stuck != nil && ctx.Err() != nil {
+			return driver.Grant{}, fmt.Errorf("%w: %w", driver.ErrRefused, stuck)
+		}
 		began := b.now()
 		g, split, err := b.try(ctx, e, c)
-		if !split || splits == maxSplits {
+		if !split || stuck != nil || splits == maxSplits {
 			return g, err
 		}
 		window := min(max(b.now()-began, minPause)<<splits, b.timeout(c.TTL))
@@ -89,6 +93,10 @@ func (b *Backend) try(ctx context.Context, e *entry, c driver.Claim) (g driver.G
 		// hears that nothing is left of it.
 		_ = h.wait(ctx, max(took, minPause), func() bool { return !h.granted() })
 		refusals := h.refusals()
+		if b.inOurWay(c, refusals, votes) {
+			b.book.lose(e, h, nil, b.now()+b.lingers(c))
+			return g, true, h.noMajority("acquire", "an attempt of before is still being withdrawn", votes)
+		}
 		b.book.lose(e, h, refusals, b.now()+b.lingers(c))
 		held := b.held(c, refusals, h.last())
 		return g, b.split(refusals, c.TTL), held

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pawlock/pawl/driver"
+	"github.com/pawlock/pawl/internal/ballot"
 )
 
 // refusals returns, by node, who was in the way there; nil where nobody was.
@@ -45,6 +46,21 @@ func rivals(refusals []*driver.HeldError) []rival {
 	}
 	slices.SortStableFunc(all, func(x, y rival) int { return len(y.nodes) - len(x.nodes) })
 	return all
+}
+
+// inOurWay reports whether c would have a majority but for what its own earlier
+// attempts have left. That is no contention.
+func (b *Backend) inOurWay(c driver.Claim, refusals []*driver.HeldError, votes []ballot.Verdict) bool {
+	granted, ours := 0, 0
+	for i, r := range refusals {
+		switch {
+		case votes[i] == ballot.Yes:
+			granted++
+		case r != nil && !r.Holder.Foreign && public(r.Holder) == c.ID:
+			ours++
+		}
+	}
+	return ours > 0 && granted+ours >= b.majority()
 }
 
 // held is the error for a claim that found no room: the claim that is in the way

@@ -19,7 +19,7 @@ const (
 // What a minority of the nodes does to others' patience, nobody else notices.
 // Case F05.
 func TestNoCallWaitsForADeadOrFrozenNode(t *testing.T) {
-	for name, sick := range map[string]health{"alive": alive, "dead": dead, "frozen": frozen, "losing": losing} {
+	for name, sick := range map[string]health{"alive": alive, "dead": dead, "away": away, "frozen": frozen, "losing": losing} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, 5)

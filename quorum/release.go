@@ -67,14 +67,13 @@ func (b *Backend) release(ctx context.Context, h *hold, c driver.Claim) error {
 	enough := func() bool { return settled() || h.attempt.Left() <= len(b.seats)-b.majority() }
 	if err := h.wait(ctx, b.timeout(h.ttl())+settling, enough); err == nil {
 		took := b.now() - began
-		if h.wait(ctx, max(took, minPause), settled) == nil {
-			// A majority may be nodes that never had it, because they are down; each
-			// of the others is then needed by whoever comes next.
-			_ = h.wait(ctx, b.timeout(h.ttl()), h.free)
-			// The rest are given half as long again, so that whoever comes next finds
-			// the key free at all nodes, and none of them is waited for.
-			_ = h.wait(ctx, took/2, func() bool { return !round.Open() })
-		}
+		_ = h.wait(ctx, max(took, minPause), settled)
+		// A majority may be nodes that never had it, because they are down; each
+		// of the others is then needed by whoever comes next.
+		_ = h.wait(ctx, b.timeout(h.ttl()), h.free)
+		// The rest are given half as long again, so that whoever comes next finds
+		// the key free at all nodes, and none of them is waited for.
+		_ = h.wait(ctx, took/2, func() bool { return !round.Open() })
 	}
 
 	h.mu.Lock()
@@ -120,13 +119,14 @@ func (b *Backend) forget(ctx context.Context, e *entry, c driver.Claim) error {
 }
 
 // outlast waits until nothing that failed attempts have left keeps others from a
-// majority.
+// majority, the next attempt of the same claim included.
 func (b *Backend) outlast(ctx context.Context, e *entry, c driver.Claim) error {
 	b.book.mu.Lock()
 	past := e.past
 	b.book.mu.Unlock()
+	end := b.now() + b.timeout(c.TTL) + settling
 	for _, h := range past {
-		if err := h.wait(ctx, b.timeout(c.TTL)+settling, h.clear); err != nil {
+		if err := h.wait(ctx, end-b.now(), h.clear); err != nil {
 			return fmt.Errorf("release of a failed attempt: %w", err)
 		}
 	}

@@ -3,8 +3,10 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pawlock/pawl/driver"
@@ -17,7 +19,8 @@ type server struct {
 	store *memory.Store
 	delay time.Duration // half of it on the way there, half on the way back; see jitter
 
-	breakRenew bool // loses the answers to renewals
+	breakRenew   bool        // loses the answers to renewals
+	breakRelease atomic.Bool // carries out no release
 
 	busy sync.WaitGroup // requests under way
 
@@ -32,7 +35,8 @@ type health int
 
 const (
 	alive  health = iota
-	dead          // refuses connections
+	dead          // breaks connections
+	away          // takes none, so that nothing can have been sent
 	frozen        // takes requests, and carries them out when it is thawed
 	losing        // carries them out, and loses the answers
 )
@@ -82,6 +86,7 @@ func (s *server) called(op string) int {
 
 var (
 	errDead = errors.New("connection refused")
+	errAway = fmt.Errorf("%w: no such host", driver.ErrRefused)
 	errLost = errors.New("connection reset")
 )
 
@@ -116,8 +121,11 @@ func carry[T any](ctx context.Context, l *line, op string, f func(context.Contex
 	l.mu.Lock()
 	stall := time.Until(l.stalled)
 	l.mu.Unlock()
-	if health == dead {
+	switch {
+	case health == dead || op == "release" && s.breakRelease.Load():
 		return answer{}.value, errDead
+	case health == away:
+		return answer{}.value, errAway
 	}
 	s.busy.Go(func() {
 		if health == frozen {

@@ -2,11 +2,13 @@ package quorum_test
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/pawlock/pawl/driver"
 	"github.com/pawlock/pawl/quorum"
 )
 
@@ -60,6 +62,26 @@ func TestALateGrantIsReleased(t *testing.T) {
 		c.holds(t, "k", 2)
 		time.Sleep(100 * ms)
 		c.holds(t, "k")
+	})
+}
+
+// With as many nodes away as may be, the next one needs each of the others: the
+// release waits for the slowest of them.
+func TestAReleaseWithNodesAwayWaitsForAllOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 5)
+		c.servers[3].set(away)
+		c.servers[4].set(away)
+		p, q := c.process(t, nil), c.process(t, nil)
+		for range 3 {
+			claim := p.take(p.mutex("k"))
+			synctest.Wait()
+			c.servers[2].jitter(20 * ms)
+			took(t, 20*ms, "Release", func() { p.release(claim) })
+			c.servers[2].jitter(0)
+			c.holds(t, "k")
+			q.release(q.take(q.mutex("k")))
+		}
 	})
 }
 
@@ -141,6 +163,48 @@ func TestNothingIsLeftOfACancelledAttempt(t *testing.T) {
 			time.Sleep(time.Second)
 			c.holds(t, "k")
 		}
+	})
+}
+
+// A claim that failed because answers were lost may ask again: what its first attempt
+// has left is not taken for somebody else's.
+func TestAnAttemptIsNotInTheWayOfTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		p := c.process(t, &quorum.Options{Timeout: 50 * ms})
+		claim := p.mutex("k")
+		outage := (*quorum.NoMajorityError)(nil)
+		c.servers[1].set(losing)
+		c.servers[2].set(losing)
+		if _, err := p.try(claim); !errors.As(err, &outage) {
+			t.Fatalf("Acquire with two of three nodes that lose their answers: got %v, want an outage", err)
+		}
+		synctest.Wait()
+		c.holds(t, "k", 1, 2)
+		c.servers[1].set(frozen)
+		c.servers[2].set(frozen)
+		time.AfterFunc(20*ms, func() {
+			c.servers[1].set(alive)
+			c.servers[2].set(alive)
+		})
+		p.release(p.take(claim))
+
+		claim = p.mutex("k")
+		c.servers[1].set(losing)
+		c.servers[2].set(losing)
+		_, _ = p.try(claim)
+		for _, s := range c.servers[1:] {
+			s.set(alive)
+			s.breakRelease.Store(true)
+		}
+		if _, err := p.try(claim); !errors.As(err, &outage) || errors.Is(err, driver.ErrHeld) {
+			t.Errorf("Acquire while the attempt of before can't be released: got %v, want an outage", err)
+		}
+		for _, s := range c.servers {
+			s.breakRelease.Store(false)
+		}
+		time.Sleep(3 * time.Second)
+		c.holds(t, "k")
 	})
 }
 
