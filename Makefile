@@ -7,6 +7,7 @@ SHELL := /bin/bash
 STEP := .ci/step
 COUNT ?= 20
 FUZZTIME ?= 30s
+SEEDS ?= 10000
 ROUNDS ?= 7
 
 .PHONY: help
@@ -22,6 +23,14 @@ test: ## install what the tests need, then run all tests of all modules
 .PHONY: valkey
 valkey: ## the conformance of the Redis backend on Valkey, if that is there
 	@$(STEP) valkey .ci/valkey -count=1
+
+.PHONY: seeds
+seeds: ## simulate SEEDS worlds of the quorum, without the race detector
+	@$(STEP) seeds go test -count=1 -timeout=10m -run '^TestEveryPropertyHoldsInEveryWorld$$' ./sim -seeds=$(SEEDS)
+
+.PHONY: quorum
+quorum: ## the conformance of a quorum of Redis servers, which needs the machine to itself
+	@$(STEP) quorum .ci/quorum -count=1
 
 .PHONY: check
 check: gofmt lua vet staticcheck floors modules cross ## all that is checked without running the tests

@@ -40,6 +40,9 @@ func (a *attempt) elected() {
 	if w.mutant.ValidityFromReply {
 		l.until = c.mono() + a.ttl
 	}
+	if w.mutant.ClockNotRead {
+		l.until = c.mono() + time.Hour
+	}
 	if w.mutant.NoRecheck {
 		l.until = max(l.until, c.mono()+time.Millisecond)
 	}

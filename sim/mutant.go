@@ -14,6 +14,7 @@ type Mutant struct {
 	NoRecheck         bool // the time that the rounds took is not looked at
 	NoncePerClient    bool // a client's attempts share a nonce
 	ValidityFromReply bool // the lease counts from the answer
+	ClockNotRead      bool // a lease is valid until something says that it is not
 	RevivedByRenewal  bool // a renewal that succeeds after the loss brings the lease back
 	TimeoutIsNo       bool // a node that did not answer is taken not to have granted
 	StragglersDropped bool // who answers after the decision is not listened to

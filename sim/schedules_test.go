@@ -1,6 +1,8 @@
 package sim_test
 
 import (
+	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -77,6 +79,17 @@ var schedules = []schedule{
 		s.Write(a)
 		s.Write(b)
 	}},
+	{"a counter is raised whoever holds, and two have one token", sim.Mutant{UnconditionalConfirm: true}, []uint64{29, 9, 29}, sim.P1, func(s *sim.Stage) {
+		s.Acquire(a)
+		s.Deliver(a, sim.Acquire, 0, 1) // 30 and 10
+		s.Drop(a, sim.Acquire, 2)
+		s.Delete(1)
+		s.Acquire(b)
+		s.Drop(b, sim.Acquire, 0)
+		s.Deliver(b, sim.Acquire, 1, 2) // 11 and 30
+		s.Deliver(b, sim.Confirm, 1, 2)
+		s.Deliver(a, sim.Confirm, 0, 1) // 30 too
+	}},
 	{"the time that it took is not looked at", sim.Mutant{NoRecheck: true}, nil, sim.P4, func(s *sim.Stage) {
 		s.Acquire(a)
 		s.Arrive(a, sim.Acquire, 0, 1, 2)
@@ -86,6 +99,28 @@ var schedules = []schedule{
 		s.Acquire(b)
 		s.Deliver(b, sim.Acquire, 0, 1, 2)
 		s.Pass(200 * ms)
+	}},
+	{"the time that the second round took is not looked at", sim.Mutant{NoRecheck: true}, []uint64{29, 9, 9}, sim.P4, func(s *sim.Stage) {
+		s.Acquire(a)
+		s.Deliver(a, sim.Acquire, 0, 1) // 30 and 10
+		s.Drop(a, sim.Acquire, 2)
+		s.Arrive(a, sim.Confirm, 0, 1)
+		s.Pause(a, 1200*ms)
+		s.Answer(a, sim.Confirm, 0, 1)
+		s.Pass(1050 * ms) // what it holds has ended
+		s.Acquire(b)
+		s.Deliver(b, sim.Acquire, 0, 1, 2)
+		s.Deliver(b, sim.Confirm, 0, 1, 2)
+		s.Pass(200 * ms)
+	}},
+	{"the clock is not read", sim.Mutant{ClockNotRead: true}, nil, sim.P4, func(s *sim.Stage) {
+		s.Acquire(a)
+		s.Deliver(a, sim.Acquire, 0, 1, 2)
+		s.Pass(1050 * ms)
+		s.Acquire(b)
+		s.Deliver(b, sim.Acquire, 0, 1, 2)
+		s.Write(b)
+		s.Write(a)
 	}},
 	{"the lease counts from the answer", sim.Mutant{ValidityFromReply: true}, nil, sim.P4, func(s *sim.Stage) {
 		s.Acquire(a)
@@ -276,6 +311,17 @@ func TestEveryMistakeHasAScheduleThatShowsIt(t *testing.T) {
 				t.Errorf("without the mistake: got\n%s", r.Failed())
 			}
 		})
+	}
+}
+
+// Each mistake that the simulator can make is one of the schedules'.
+func TestEveryMistakeIsPlayed(t *testing.T) {
+	all := reflect.TypeFor[sim.Mutant]()
+	for i := range all.NumField() {
+		played := slices.ContainsFunc(schedules, func(s schedule) bool { return reflect.ValueOf(s.mutant).Field(i).Bool() })
+		if !played {
+			t.Errorf("%s: no schedule shows it", all.Field(i).Name)
+		}
 	}
 }
 

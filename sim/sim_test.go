@@ -10,7 +10,7 @@ import (
 	"github.com/pawlock/pawl/sim"
 )
 
-var seeds = flag.Int("seeds", 300, "worlds to simulate; 10000 take half a minute on two processors")
+var seeds = flag.Int("seeds", 300, "worlds to simulate; make seeds does 10000")
 
 // weathers are the kinds of trouble that worlds have.
 var weathers = []struct {
