@@ -91,6 +91,12 @@ func (n *Node) restart(snapshot Node, run int, now int64) {
 	n.run, n.started, n.strict = run, now, strict
 }
 
+// bootstrap lets a node grant at once of which somebody knows that nothing was
+// granted there.
+func (n *Node) bootstrap(now int64) {
+	n.marker = marker{known: true, run: n.run, until: now, floor: max(n.marker.floor, now+2*delta.Microseconds())}
+}
+
 // flush forgets everything; the server runs on.
 func (n *Node) flush() {
 	n.lock, n.fence, n.marker = lock{}, fence{}, marker{}
@@ -185,7 +191,7 @@ func (n *Node) quarantined(m *Mutant, now int64) bool {
 		fresh = n.marker.known
 	}
 	if !fresh {
-		n.marker = marker{known: true, run: n.run, until: now + q, floor: now + 2*delta.Microseconds()}
+		n.marker = marker{known: true, run: n.run, until: now + q, floor: max(n.marker.floor, now+2*delta.Microseconds())}
 		return true
 	}
 	if n.marker.until > now+q {

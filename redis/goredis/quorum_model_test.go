@@ -12,6 +12,7 @@ import (
 
 	"github.com/pawlock/pawl/driver"
 	"github.com/pawlock/pawl/internal/testserver"
+	"github.com/pawlock/pawl/redis"
 	adapter "github.com/pawlock/pawl/redis/goredis"
 	"github.com/pawlock/pawl/sim"
 )
@@ -62,40 +63,56 @@ func compare(t *testing.T, r *rand.Rand, b driver.Backend, s *testserver.Redis, 
 		switch r.IntN(10) {
 		case 0:
 			if end, held := model.Ends(); held && time.Until(end) < time.Second {
-				time.Sleep(time.Until(end) + 5*time.Millisecond)
+				time.Sleep(time.Until(end) + blur)
 			}
 			continue
 		case 1:
 			s.Do("FLUSHALL")
 			model.Flush()
 			continue
-		case 2, 3, 4, 5:
-			o.Op = sim.Acquire
-			o.Floor = candidate(r)
-		case 6, 7:
-			o.Op = sim.Renew
-			if o.Floor = candidate(r); r.IntN(4) == 0 {
-				o.Value++ // not what was granted
-			}
 		default:
-			o.Op = sim.Release
+			operate(r, &o)
 		}
 		sent := time.Now()
 		got, told := carryOut(ctx, b, c, o)
 		if told.IsZero() {
 			told = time.Now()
 		}
-		if end, held := model.Ends(); held && !end.Before(sent.Add(-5*time.Millisecond)) && !end.After(time.Now().Add(5*time.Millisecond)) {
+		if model.Turns(sent.Add(-blur), time.Now().Add(blur)) {
 			return n, false
 		}
-		want := model.Do(o, told)
-		if got.Code != want.Code || got.Value != want.Value && o.Op != sim.Release || want.Code == sim.Busy && got.Last != want.Last {
-			t.Fatalf("%s, operation %d, %v of %s with value %d, floor %d: the server said %v, value %d, last %d; the model %v, %d, %d",
-				key, n, o.Op, o.Nonce, o.Value, o.Floor, got.Code, got.Value, got.Last, want.Code, want.Value, want.Last)
-		}
+		alike(t, key, o, got, model.Do(o, told))
 		n++
 	}
 	return n, true
+}
+
+// blur is how much the clocks of the server and the test may differ.
+const blur = 5 * time.Millisecond
+
+// alike checks that server and model have given the same answer.
+func alike(t *testing.T, key string, o sim.Operation, got, want sim.Reply) {
+	t.Helper()
+	if got.Code != want.Code || got.Value != want.Value && o.Op != sim.Release || want.Code == sim.Busy && got.Last != want.Last {
+		t.Fatalf("%s, %v of %s with value %d, floor %d: the server said %v, value %d, last %d; the model %v, %d, %d",
+			key, o.Op, o.Nonce, o.Value, o.Floor, got.Code, got.Value, got.Last, want.Code, want.Value, want.Last)
+	}
+}
+
+// operate draws what is asked of the node.
+func operate(r *rand.Rand, o *sim.Operation) {
+	switch r.IntN(8) {
+	case 0, 1, 2, 3:
+		o.Op = sim.Acquire
+		o.Floor = candidate(r)
+	case 4, 5:
+		o.Op = sim.Renew
+		if o.Floor = candidate(r); r.IntN(4) == 0 {
+			o.Value++ // not what was granted
+		}
+	default:
+		o.Op = sim.Release
+	}
 }
 
 // candidate returns one that may be taken, one that has passed, or one that no
@@ -134,9 +151,12 @@ func carryOut(ctx context.Context, b driver.Backend, c *driver.Claim, o sim.Oper
 		err = b.Release(ctx, claim)
 	}
 	held := (*driver.HeldError)(nil)
+	quarantine := (*redis.QuarantineError)(nil)
 	switch {
 	case err == nil:
 		return sim.Reply{Code: sim.Done, Value: g.Token}, g.Now
+	case errors.As(err, &quarantine):
+		return sim.Reply{Code: sim.Quarantined}, time.Time{}
 	case errors.As(err, &held):
 		return sim.Reply{Code: sim.Busy, Last: held.Last}, held.Now
 	case errors.Is(err, driver.ErrLost):
