@@ -86,6 +86,69 @@ func ExampleMultiLease() {
 	// <nil>
 }
 
+// A candidate leads, again and again, until it is told to stop.
+func ExampleElection_Run() {
+	client, _ := pawl.New(memory.New(nil), &pawl.Options{Label: "10.0.0.7:8080"})
+	defer client.Close()
+	election := client.Election("scheduler")
+	err := election.Run(context.Background(), pawl.Callbacks{
+		Started: func(ctx context.Context, l *pawl.Leadership) error {
+			leader, err := election.Leader(ctx)
+			fmt.Println(leader.Label, "leads, in this term:", leader.Term == l.Term())
+			return err // it has done what there was to do, and resigns
+		},
+		Stopped: func(_ *pawl.Leadership, err error) { fmt.Println("stopped:", err) },
+	})
+	fmt.Println(err)
+	// Output:
+	// 10.0.0.7:8080 leads, in this term: true
+	// stopped: <nil>
+	// <nil>
+}
+
+func ExampleElection_Campaign() {
+	client, _ := pawl.New(memory.New(nil), nil)
+	defer client.Close()
+	ctx := context.Background()
+	leadership, err := client.Election("scheduler").Campaign(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := leadership.Check(0); err == nil {
+		fmt.Println("leads")
+	}
+	fmt.Println(leadership.Resign(ctx))
+	// Output:
+	// leads
+	// <nil>
+}
+
+// Whoever wants to know who leads need not be a candidate.
+func ExampleElection_Observe() {
+	client, _ := pawl.New(memory.New(nil), &pawl.Options{Label: "10.0.0.7:8080"})
+	defer client.Close()
+	ctx := context.Background()
+	election := client.Election("scheduler")
+	for leader, err := range election.Observe(ctx) {
+		switch {
+		case err != nil:
+			fmt.Println("not known:", err)
+		case leader.ID == "":
+			fmt.Println("nobody leads")
+			if _, err := election.Campaign(ctx); err != nil {
+				log.Fatal(err)
+			}
+			continue
+		default:
+			fmt.Println(leader.Label, "leads")
+		}
+		break
+	}
+	// Output:
+	// nobody leads
+	// 10.0.0.7:8080 leads
+}
+
 // Somebody who needs the key asks for it; its holder comes to a good end first.
 func ExampleClient_AskRelease() {
 	client, _ := pawl.New(memory.New(nil), &pawl.Options{Label: "operator"})

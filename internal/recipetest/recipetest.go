@@ -73,6 +73,7 @@ func recipes() []recipe {
 		{"Weighted", true, weighted()},
 		{"Downgrade", true, downgrade()},
 		{"Multi", false, multi()},
+		{"Election", false, election()},
 		{"AskRelease", false, askRelease()},
 		{"ForceRelease", false, forceRelease()},
 		{"Grace", false, grace()},
