@@ -22,6 +22,7 @@ func TestAClaimThatWasReleasedIsNotSeen(t *testing.T) {
 			s.jitter(100 * ms)
 		}
 		p.release(claim)
+		synctest.Wait() // until the slow requests are on their way
 		for i, s := range c.servers {
 			s.jitter([]time.Duration{0, 0, 0, 20 * ms, 20 * ms}[i])
 		}

@@ -188,6 +188,7 @@ func TestAnAttemptIsNotInTheWayOfTheNext(t *testing.T) {
 			c.servers[2].set(alive)
 		})
 		p.release(p.take(claim))
+		time.Sleep(time.Second) // for the nodes that were not waited for
 
 		claim = p.mutex("k")
 		c.servers[1].set(losing)
