@@ -69,6 +69,7 @@ func TestErrorsSayWhetherSomethingWasDone(t *testing.T) {
 		{serverError("NOAUTH Authentication required."), driver.ErrRefused},
 		{serverError("WRONGPASS invalid username-password pair"), driver.ErrRefused},
 		{serverError("NOPERM this user has no permissions to run the 'evalsha' command"), driver.ErrRefused},
+		{serverError("NOPERM ACL failure in script: User locker has no permissions to run the 'pexpire' command"), nil},
 		{serverError("FENCEOVERFLOW the tokens of the key have run out"), driver.ErrRefused},
 		{serverError("ERR max number of clients reached"), driver.ErrRefused},
 		{serverError("ERR unknown command 'EVALSHA'"), driver.ErrRefused},

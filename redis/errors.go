@@ -42,9 +42,14 @@ func explain(err error, s *script, k keys) error {
 		return fmt.Errorf("%s: %w", s.name, err)
 	case "WRONGTYPE":
 		return &TypeError{Name: k.lock, Err: err}
+	case "NOPERM":
+		if strings.Contains(err.Error(), "in script") { // it had begun
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		return fmt.Errorf("%w: %w", driver.ErrRefused, err)
 	case "READONLY", "LOADING", "MASTERDOWN", "NOREPLICAS", "MISCONF", "OOM", "BUSY",
 		"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "CROSSSLOT",
-		"NOAUTH", "WRONGPASS", "NOPERM", "NOSCRIPT",
+		"NOAUTH", "WRONGPASS", "NOSCRIPT",
 		"FENCEOVERFLOW", "BADFENCE", "TTLTOOLONG": // of acquire.lua, before it grants
 		return fmt.Errorf("%w: %w", driver.ErrRefused, err)
 	case "NORUNID": // so are these

@@ -162,7 +162,18 @@ end
 
 -- outlive keeps key for ms more at least, without shortening its life.
 local function outlive(key, ms)
-  if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, int(ms)) end
+  local left = redis.call('PTTL', key)
+  if left < ms then redis.call('PEXPIRE', key, int(ms)) end
+  return left
+end
+
+-- lasting runs a command that may make key, and keeps it for ms more at least. What
+-- ends a key is tried first: a script that stops for want of a right leaves none for
+-- ever.
+local function lasting(ms, command, key, ...)
+  local left = outlive(key, ms)
+  redis.call(command, key, ...)
+  if left < 0 then redis.call('PEXPIRE', key, int(ms)) end
 end
 
 local function notice()
@@ -192,14 +203,12 @@ end
 
 -- share writes the record of a share of ours, and lets the keys live as long as it.
 local function share(w, c, token, block)
-  redis.call('HSET', claims, id, record('h', w, c, token, block))
-  redis.call('ZADD', shares, int(up + ttl), id)
+  lasting(ttl + 1000, 'HSET', claims, id, record('h', w, c, token, block))
+  lasting(ttl + 1000, 'ZADD', shares, int(up + ttl), id)
   local longest = redis.call('ZREVRANGE', shares, 0, 0, 'WITHSCORES')[2]
   redis.call('SET', lock, '#shares', 'PXAT', int(tonumber(longest)))
   cur = '#shares'
   if units > 0 then redis.call('HSET', claims, '#w', int(units)) end
-  outlive(shares, ttl + 1000)
-  outlive(claims, ttl + 1000)
 end
 
 local function fits(w, c)
@@ -305,10 +314,7 @@ if redis.call('EXISTS', shares) == 1 then
     redis.call('HDEL', claims, who)
   end
   crowded = #dead == 128
-  if #dead > 0 then
-    redis.call('HSET', claims, '#w', int(units))
-    outlive(claims, ttl + 1000)
-  end
+  if #dead > 0 then lasting(ttl + 1000, 'HSET', claims, '#w', int(units)) end
 end
 if not crowded and redis.call('EXISTS', shares) == 0 then
   units = 0
@@ -352,13 +358,13 @@ end
 
 local place = 0
 if ARGV[6] == '1' then
-  if not waits then
+  lasting(ttl + 1000, 'HSET', claims, id, record('w', weight, capacity, 0, 0))
+  if waits then
+    outlive(line, ttl + 1000)
+  else
     local newest = redis.call('ZREVRANGE', line, 0, 0, 'WITHSCORES')[2]
-    redis.call('ZADD', line, int(math.max(now, tonumber(newest or 0) + 1)), id)
+    lasting(ttl + 1000, 'ZADD', line, int(math.max(now, tonumber(newest or 0) + 1)), id)
   end
-  redis.call('HSET', claims, id, record('w', weight, capacity, 0, 0))
-  outlive(line, ttl + 1000)
-  outlive(claims, ttl + 1000)
   place = redis.call('ZRANK', line, id) + 1
 elseif waits then
   redis.call('ZREM', line, id)

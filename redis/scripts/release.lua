@@ -52,7 +52,18 @@ end
 
 -- outlive keeps key for ms more at least, without shortening its life.
 local function outlive(key, ms)
-  if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, int(ms)) end
+  local left = redis.call('PTTL', key)
+  if left < ms then redis.call('PEXPIRE', key, int(ms)) end
+  return left
+end
+
+-- lasting runs a command that may make key, and keeps it for ms more at least. What
+-- ends a key is tried first: a script that stops for want of a right leaves none for
+-- ever.
+local function lasting(ms, command, key, ...)
+  local left = outlive(key, ms)
+  redis.call(command, key, ...)
+  if left < 0 then redis.call('PEXPIRE', key, int(ms)) end
 end
 
 local function notice()
@@ -112,8 +123,7 @@ local function settle()
   local longest = redis.call('ZREVRANGE', shares, 0, 0, 'WITHSCORES')[2]
   if longest and tonumber(longest) > ms then
     redis.call('PEXPIREAT', lock, int(tonumber(longest)))
-    redis.call('HSET', claims, '#w', int(units))
-    outlive(claims, longest - ms + 1000)
+    lasting(longest - ms + 1000, 'HSET', claims, '#w', int(units))
     return
   end
   redis.call('DEL', lock)

@@ -32,7 +32,9 @@ end
 
 -- outlive keeps key for ms more at least, without shortening its life.
 local function outlive(key, ms)
-  if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, int(ms)) end
+  local left = redis.call('PTTL', key)
+  if left < ms then redis.call('PEXPIRE', key, int(ms)) end
+  return left
 end
 
 local function notice()

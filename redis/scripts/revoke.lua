@@ -33,7 +33,18 @@ end
 
 -- outlive keeps key for ms more at least, without shortening its life.
 local function outlive(key, ms)
-  if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, int(ms)) end
+  local left = redis.call('PTTL', key)
+  if left < ms then redis.call('PEXPIRE', key, int(ms)) end
+  return left
+end
+
+-- lasting runs a command that may make key, and keeps it for ms more at least. What
+-- ends a key is tried first: a script that stops for want of a right leaves none for
+-- ever.
+local function lasting(ms, command, key, ...)
+  local left = outlive(key, ms)
+  redis.call(command, key, ...)
+  if left < 0 then redis.call('PEXPIRE', key, int(ms)) end
 end
 
 local function fits(w, c)
@@ -80,8 +91,7 @@ local function settle()
   local longest = redis.call('ZREVRANGE', shares, 0, 0, 'WITHSCORES')[2]
   if longest and tonumber(longest) > ms then
     redis.call('PEXPIREAT', lock, int(tonumber(longest)))
-    redis.call('HSET', claims, '#w', int(units))
-    outlive(claims, longest - ms + 1000)
+    lasting(longest - ms + 1000, 'HSET', claims, '#w', int(units))
     return
   end
   redis.call('DEL', lock)
@@ -141,9 +151,8 @@ while #ids >= 16 do redis.call('HDEL', claims, '!' .. table.remove(ids, 1)) end
 ids[#ids + 1] = id
 for i, who in ipairs(ids) do ids[i] = #who .. ':' .. who end
 local linger = math.max(3600000, left)
-redis.call('HSET', claims, '#n', table.concat(ids),
+lasting(linger, 'HSET', claims, '#n', table.concat(ids),
   '!' .. id, string.format('%s %.0f %.0f %d ', kind, now, ms + linger, #ARGV[3]) .. ARGV[3] .. ARGV[4])
-outlive(claims, linger)
 
 if kind == 'f' then
   if weight == 0 then
