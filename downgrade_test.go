@@ -14,6 +14,7 @@ import (
 
 // The readers are there at the same instant, the writer behind them is not, and
 // the lease goes on as that of a reader for as long as it is held.
+// Case B10.
 func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) { // B10
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memory.Store)

@@ -238,7 +238,7 @@ func TestALateRenewalRevivesNothing(t *testing.T) {
 }
 
 // Whoever is found in possession has it: no more renewals, and told at once.
-// Cases A07, A08, A13, B04, T10.
+// Cases A04, A07, A08, A13, B04, T10.
 func TestAnotherHolderIsLossAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memory.Store)

@@ -80,6 +80,7 @@ func TestForceIsNoRequest(t *testing.T) {
 
 // The next in line has the key at the instant at which its holder is put out,
 // who learns it with his next renewal and not at the end of his lease.
+// Cases S01, S02.
 func TestForceWakesTheNextAtOnce(t *testing.T) { // S01, S02
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, memory.New(nil), &pawl.Options{TTL: time.Hour, RenewEvery: time.Minute})

@@ -327,6 +327,7 @@ func stayInLine(b driver.Backend, dir, name string) error {
 	}
 }
 
+// Case E02.
 func TestKilledWaitersDelayNobody(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -156,6 +156,7 @@ func TestWhatOutlivesTheNodeOfAKey(t *testing.T) {
 
 // A process that is gone holds up those who wait for its TTL, and not for the
 // session, which is longer. It relies on nothing after that either.
+// Cases A08, M05.
 func TestTheDeadEndWithTheirTTL(t *testing.T) { // M05, A08
 	server := testserver.StartZooKeeper(t, 1)[0]
 	proxy := testserver.StartProxy(t, server.Addr)
@@ -196,6 +197,7 @@ func TestTheDeadEndWithTheirTTL(t *testing.T) { // M05, A08
 
 // A renewal that comes while others watch keeps the claim: only a version that
 // nobody has changed for the whole TTL is ended.
+// Case D14.
 func TestTheSlowAreNotTakenForDead(t *testing.T) { // D14
 	server := testserver.StartZooKeeper(t, 1)[0]
 	a, b := newUser(t, server.Addr), newUser(t, server.Addr)

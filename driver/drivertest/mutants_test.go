@@ -238,6 +238,20 @@ func mutants() []mutant {
 			}
 			do()
 		})},
+		{name: "a reader's release ends the writer", killers: []string{"ReaderWriter"}, flaws: on("release", func(l *line, c *claim, _ *driver.Instant, do act) {
+			if !c.Exclusive() && c.Capacity == driver.Unlimited {
+				l.Entries = slices.DeleteFunc(l.Entries, func(e driver.Entry) bool { return e.Held && e.Claim.Exclusive() })
+			}
+			do()
+		})},
+		{name: "a release of nothing gives a unit back", killers: []string{"Counting"}, flaws: on("release", func(l *line, c *claim, _ *driver.Instant, do act) {
+			if entry(l, c.ID) == nil && c.Grant.Token == 0 {
+				if i := slices.IndexFunc(l.Entries, func(e driver.Entry) bool { return e.Held && !e.Claim.Exclusive() }); i >= 0 {
+					l.Entries = slices.Delete(l.Entries, i, i+1)
+				}
+			}
+			do()
+		})},
 		{name: "a reader's renewal renews all", killers: []string{"ReaderWriter"}, flaws: on("renew", func(l *line, c *claim, _ *driver.Instant, do act) {
 			if _, err := do(); *err == nil {
 				for i := range l.Entries {
@@ -344,6 +358,17 @@ func mutants() []mutant {
 			if e := entry(l, c.ID); e != nil && !e.Held {
 				e.Expires = math.MaxInt64
 			}
+		})},
+		{name: "each of the dead has its time", killers: []string{"Fairness"}, flaws: on("acquire", func(l *line, c *claim, now *driver.Instant, do act) {
+			over := func(e driver.Entry) bool { return !e.Held && e.Expires <= now.Clock }
+			if i := slices.IndexFunc(l.Entries, over); i >= 0 {
+				for j := range l.Entries[i+1:] {
+					if e := &l.Entries[i+1+j]; over(*e) {
+						e.Expires = now.Clock + e.Claim.TTL
+					}
+				}
+			}
+			do()
 		})},
 		{name: "release wakes nobody", killers: []string{"Wakeup"}, flaws: flaws{silent: func(op string, l *line, c claim) bool {
 			return op == "release" && holds(l, c.ID)

@@ -23,13 +23,18 @@ func readerWriter() []check {
 			s.a.drop(third.Claim)
 			s.b.take(s.b.writer(key))
 		}},
-		{"writer_alone", func(s *stage) {
+		{"writer_alone", func(s *stage) { // C07
 			s.a.take(s.a.reader(s.key("probe"))) // is the store one that keeps shares?
 			key := s.key("k")
 			w := s.a.take(s.a.writer(key))
 			s.a.refuse(s.a.reader(key))
 			s.b.refuse(s.b.reader(key))
 			s.b.refuse(s.b.claim(key, 1, 2))
+			for _, p := range []*process{s.a, s.b} {
+				p.release(p.reader(key)) // of what was never granted: an error or not
+			}
+			s.a.stillHolds(&w)
+			s.b.refuse(s.b.reader(key))
 			s.a.drop(w.Claim)
 			s.b.take(s.b.reader(key))
 		}},
@@ -79,7 +84,7 @@ func counting() []check {
 				s.Errorf("Acquire of 1 of 2 where shares are not counted: got a grant, want ErrUnsupported")
 			}
 		}},
-		{"no_more_than_the_capacity", func(s *stage) {
+		{"no_more_than_the_capacity", func(s *stage) { // C08
 			s.needs(s.traits.Counting, "Counting")
 			key := s.key("k")
 			var held []hold
@@ -89,7 +94,11 @@ func counting() []check {
 			}
 			s.b.refuse(s.b.claim(key, 1, 3))
 			s.b.refuse(s.b.mutex(key))
-			for range 3 { // releasing again gives no unit back
+			for range 2 { // releasing what was never granted gives no unit back
+				s.b.release(s.b.claim(key, 1, 3))
+			}
+			s.b.refuse(s.b.claim(key, 1, 3))
+			for range 3 { // nor does releasing again
 				s.a.release(held[0].Claim)
 			}
 			s.b.take(s.b.claim(key, 1, 3))

@@ -92,7 +92,7 @@ func forceRelease() []check {
 			}
 			s.release(next)
 		}},
-		{"who_and_why_is_on_record", func(s *stage) {
+		{"who_and_why_is_on_record", func(s *stage) { // O08
 			lease := s.acquire(s.a.Mutex(s.key("k")))
 			if err := s.b.ForceRelease(s.ctx, s.key("k"), lease.Holder(), "it hangs"); err != nil {
 				s.Fatalf("ForceRelease: %v", err)

@@ -189,7 +189,7 @@ func weighted() []check {
 			s.release(first)
 			s.release(s.next(granted, "large"))
 		}},
-		{"what_no_key_has_is_refused_at_once", func(s *stage) { // M02, J
+		{"what_no_key_has_is_refused_at_once", func(s *stage) { // M02, J // M02
 			for _, w := range []struct{ weight, capacity int }{{0, 4}, {-1, 4}, {5, 4}, {1, 0}, {1, -1}} {
 				_, err := s.a.Weighted(s.key("k"), w.weight, w.capacity).Acquire(s.ctx)
 				var field *pawl.FieldError

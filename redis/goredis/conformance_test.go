@@ -18,6 +18,7 @@ import (
 	adapter "github.com/pawlock/pawl/redis/goredis"
 )
 
+// Case N07.
 func TestConformance(t *testing.T) { testConformance(t, nil) }
 
 // A quarantine that is over changes nothing but the tokens.

@@ -85,6 +85,7 @@ func contend(ctx context.Context, rdb *goredis.Client, goroutines int, d time.Du
 	return holds, <-failed
 }
 
+// Case E10.
 func TestManyProcessesOnOneKey(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 5 s")
