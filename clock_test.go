@@ -9,6 +9,7 @@ import (
 
 // A machine that is not suspended has not slept, however long its processes
 // wait, and the meter never goes back, whoever reads it.
+// Case U14.
 func TestSleepMeter(t *testing.T) {
 	m := newSleepMeter()
 	var wg sync.WaitGroup

@@ -39,7 +39,7 @@ func TestLeaseIsRenewedUntilItIsReleased(t *testing.T) {
 // The holder of a 10 s lease is cut off right after the grant. The store keeps
 // the key until 10 s; the holder gives 1 % and 2 ms for clocks and a margin of
 // 1 s, and must know at 8.898 s, to the nanosecond.
-// Cases A01, T1, T9.
+// Cases A01, T1, T9, V55.
 func TestLeaseEndsBeforeTheStoreForgetsIt(t *testing.T) {
 	for _, err := range []error{errDown, driver.ErrRefused} {
 		synctest.Test(t, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestLossDoesNotWaitForARenewal(t *testing.T) {
 
 // Validity counts from the sending of a renewal: one whose answer takes 1.5 s
 // gives 8.898 s from when it was sent, not from when it came.
-// Cases A10, A14.
+// Cases A10, A14, U14, V52.
 func TestValidityCountsFromTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &faulty{Backend: memory.New(nil)}

@@ -15,23 +15,35 @@ func (p *program) acquireCommand() *cobra.Command {
 	var f claimFlags
 	var asJSON, export bool
 	var file string
+	var pid int
 	cmd := &cobra.Command{
 		Use:   "acquire LOCK",
 		Short: "Acquire a lock for a script, and print a handle",
 		Long: `Acquire a lock and print a handle, with which to renew, check and release it, and the fencing token.
 
 Nobody renews the lock once acquire has ended: it is held until its TTL is over, unless pawl renew is
-called before. Where one command can do the work, pawl run is safer: it renews, and stops the command
+called before. With --for-pid a process in the background renews it until that process has ended, and
+then releases it: --for-pid $$ is for the life of a script. Nothing stops a script whose lock is lost
+nevertheless; it can ask with pawl check. Where one command can do the work, pawl run is safer: it renews, and stops the command
 when the lock is lost.`,
 		Example: `  eval "$(pawl acquire deploy --ttl 5m --export)"    # sets PAWL_HANDLE, PAWL_LOCK, PAWL_MODE, PAWL_FENCE
-  ./deploy.sh && pawl release deploy`,
-		Args: usageArgs(cobra.ExactArgs(1)),
+  ./deploy.sh && pawl release deploy
+
+  pawl acquire deploy --for-pid $$ --handle-file h   # in a script: until it ends
+  ./deploy.sh && pawl check deploy --handle-file h`,
+		Args:              usageArgs(cobra.ExactArgs(1)),
+		ValidArgsFunction: p.completeLock,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := f.request(cmd, args[0], "")
 			if err != nil {
 				return err
 			}
 			r.purpose = "The lock was not acquired"
+			if cmd.Flags().Changed("for-pid") {
+				if _, err := proc.Gone(pid); err != nil {
+					return usage("--for-pid: %v", err)
+				}
+			}
 			s, err := p.openStore()
 			if err != nil {
 				return err
@@ -48,6 +60,12 @@ when the lock is lost.`,
 				if err := writeHandle(file, handle); err != nil {
 					_ = h.lease.Release(context.Background()) // it ends with its TTL otherwise
 					return fail(exitConfig, "cannot write --handle-file: %v; the lock was released", err)
+				}
+			}
+			if cmd.Flags().Changed("for-pid") {
+				if err := p.keepFor(pid, handle); err != nil {
+					_ = h.lease.Release(context.Background()) // it ends with its TTL otherwise
+					return fail(exitInternal, "cannot renew the lock in the background: %v; it was released", err)
 				}
 			}
 			ends := time.Until(h.lease.Deadline())
@@ -71,6 +89,7 @@ when the lock is lost.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	flags.BoolVar(&export, "export", false, "print for eval in a shell")
+	flags.IntVar(&pid, "for-pid", 0, "renew the lock until the process `pid` has ended, and release it then")
 	flags.StringVar(&file, "handle-file", "", "write the handle to `file`, which only its owner can read, rather than print it")
 	cmd.MarkFlagsMutuallyExclusive("json", "export")
 	return cmd

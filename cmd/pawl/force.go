@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,15 +19,20 @@ import (
 
 func (p *program) forceReleaseCommand() *cobra.Command {
 	var id, why string
-	var yes bool
+	var yes, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "force-release LOCK --id HOLDER",
 		Short: "Take a lock away from its holder",
+		Example: `  pawl show deploy
+  pawl force-release deploy --id 1f0c3a5e.1 --reason "host is gone, OPS-7"`,
 		Long: `Take a lock away from its holder. That does not stop the holder's work: it learns of it when it renews,
 and until then two may work at once. Only writes that check the fencing token are safe then.
 
-HOLDER is the id that pawl show prints: if the holder has changed since, nothing is done. exit 75`,
-		Args: usageArgs(cobra.ExactArgs(1)),
+HOLDER is the id that pawl show prints: if the holder has changed since, nothing is done. exit 75. On a terminal
+the name of the lock has to be typed; elsewhere --yes has to be said. Who did it, from where, when and why is kept
+with the lock for a while, where pawl show prints it, and told to the holder; --json prints it as a record to keep.`,
+		Args:              usageArgs(cobra.ExactArgs(1)),
+		ValidArgsFunction: p.completeLock,
 		RunE: func(_ *cobra.Command, args []string) error {
 			key := args[0]
 			if id == "" {
@@ -54,6 +60,11 @@ HOLDER is the id that pawl show prints: if the holder has changed since, nothing
 			switch code := classify(err); {
 			case err == nil:
 				p.note("%s was taken from %s; its work goes on until it notices", plain.Quote(key), holderOf(h))
+				if asJSON {
+					old := holderToJSON(h)
+					old.Lock = key
+					return p.printJSON(forced{Lock: key, From: old, By: n.By, Why: why, At: time.Now().UTC().Format(time.RFC3339Nano)})
+				}
 				return nil
 			case errors.Is(err, pawl.ErrLost):
 				return changed(key, id)
@@ -64,8 +75,18 @@ HOLDER is the id that pawl show prints: if the holder has changed since, nothing
 	}
 	cmd.Flags().StringVar(&id, "id", "", "`holder` to take it from, as pawl show prints it")
 	cmd.Flags().StringVar(&why, "reason", "", "`text` that the holder is told")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a record of it as JSON")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return cmd
+}
+
+// forced is what force-release --json prints.
+type forced struct {
+	Lock string     `json:"lock"`
+	From holderJSON `json:"from"`
+	By   string     `json:"by"`
+	Why  string     `json:"why"`
+	At   string     `json:"at"`
 }
 
 func changed(key, id string) *failure {
@@ -104,13 +125,25 @@ func (p *program) confirm(key string, h pawl.Holder) error {
 	if h.Left >= 0 && h.TTL > 0 && h.Left >= h.TTL/3 {
 		alive = fmt.Sprintf(" and WAS RENEWED %s ago: the holder is alive", plain.Duration(h.TTL-h.Left))
 	}
+	tokens := ""
+	if h.Grant.Token != 0 {
+		tokens = fmt.Sprintf(" (%d, the next is greater)", h.Grant.Token)
+	}
 	fmt.Fprintf(p.err, `%s is held by %s%s.
-Forcing does not stop it. Until it notices (at most %s), two processes may work at once;
-only writes that check the fencing token are safe.
-Type the lock name to go on: `, plain.Quote(key), holderOf(h), alive, plain.Duration(max(h.Left, 0)))
+%sForcing does not stop it. Until it notices (at most %s), two processes may work at once;
+only writes that check the fencing token%s are safe.
+Type the lock name to go on: `, plain.Quote(key), holderOf(h), alive, indented(detailsOf(h, 0)), plain.Duration(max(h.Left, 0)), tokens)
 	line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // at the end of input nothing was typed
 	if strings.TrimRight(line, "\r\n") != key {
 		return fail(exitUsage, "not forced: that is not the name of the lock")
 	}
 	return nil
+}
+
+// indented returns a line for text, and nothing for none.
+func indented(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "  " + text + "\n"
 }

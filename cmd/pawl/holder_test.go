@@ -148,7 +148,7 @@ func fileURL(t *testing.T) string { return "file://" + t.TempDir() }
 
 // An operator deletes the key. Someone else may have it from now on, and so the
 // command has until --kill-after.
-// Cases A07, T10.
+// Cases A07, T10, U13, U16, V01.
 func TestDeletedKeyStopsAllProcesses(t *testing.T) {
 	t.Parallel()
 	r, url := startRedis(t)
@@ -174,7 +174,7 @@ func TestDeletedKeyStopsAllProcesses(t *testing.T) {
 
 // A store that does not answer can't tell who holds. All processes are dead
 // before it could give the lock to another, the ones that ignore TERM included.
-// Case A01.
+// Cases A01, U15, V53.
 func TestPartitionedHolderIsStoppedBeforeItsLeaseEnds(t *testing.T) {
 	t.Parallel()
 	r, url := startRedis(t)
@@ -211,7 +211,7 @@ func TestPartitionedHolderIsStoppedBeforeItsLeaseEnds(t *testing.T) {
 	}
 }
 
-// Case D11.
+// Cases D11, V26.
 func TestKilledHolderIsSucceededWithinItsTTL(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
@@ -243,6 +243,7 @@ func TestKilledHolderIsSucceededWithinItsTTL(t *testing.T) {
 }
 
 // The kernel ends the command of a wrapper that was killed.
+// Cases U22 and V40.
 func TestKilledWrapperTakesItsCommandAlong(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "pid")
@@ -255,6 +256,7 @@ func TestKilledWrapperTakesItsCommandAlong(t *testing.T) {
 }
 
 // The command gets the signal, has its time, and is gone before the lock is.
+// Cases U18, U20, V04, V32 and V47.
 func TestStopSignalsReachTheCommandFirst(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -287,6 +289,7 @@ func TestStopSignalsReachTheCommandFirst(t *testing.T) {
 }
 
 // What the command leaves behind when it was told to stop is stopped with it.
+// Case U21.
 func TestStopSignalEndsTheWholeTree(t *testing.T) {
 	t.Parallel()
 	url, name := fileURL(t), filepath.Join(t.TempDir(), "pids")
@@ -309,6 +312,7 @@ func TestStopSignalEndsTheWholeTree(t *testing.T) {
 
 // A waiter that is told to stop does not start its command, and leaves no place
 // in line.
+// Case U06.
 func TestStopSignalEndsTheWaiting(t *testing.T) {
 	t.Parallel()
 	_, redis := startRedis(t)
@@ -337,6 +341,7 @@ func TestStopSignalEndsTheWaiting(t *testing.T) {
 }
 
 // nohup is not undone: neither by the wrapper nor for its command.
+// Case U08.
 func TestIgnoredHangupStaysIgnored(t *testing.T) {
 	t.Parallel()
 	url, dir := fileURL(t), t.TempDir()

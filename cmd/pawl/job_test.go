@@ -108,6 +108,34 @@ func TestStopSignalBeforeTheStartReleases(t *testing.T) {
 	}
 }
 
+// V13: two hours of waiting are two hours.
+func TestALongWaitIsWaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := memory.New(nil)
+		client, err := pawl.New(backend, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		lease, err := client.Mutex("k").Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lease.Release(t.Context())
+		p := &program{err: io.Discard}
+		began := time.Now()
+		const wait = 2 * time.Hour
+		_, err = p.acquire(&store{Backend: backend, name: "mem://"}, request{key: "k", slots: 1, wait: wait, conflict: exitBusy}, nil)
+		var f *failure
+		if !errors.As(err, &f) || f.code != exitBusy {
+			t.Errorf("got %v, want a failure with exit code %d", err, exitBusy)
+		}
+		if got := time.Since(began); got != wait {
+			t.Errorf("it gave up after %v, want %v", got, wait)
+		}
+	})
+}
+
 // Two renewals fit in before TERM would be sent, so that one that fails does
 // not stop a healthy command.
 func TestRenewalsComeBeforeTerm(t *testing.T) {

@@ -23,9 +23,12 @@ func (p *program) renewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "renew LOCK --handle HANDLE",
 		Short: "Restart the TTL of a lock that acquire has acquired",
+		Example: `  pawl renew deploy --handle-file h
+  pawl renew deploy --handle "$PAWL_HANDLE" --ttl 10m`,
 		Long: `Restart the TTL of a lock that pawl acquire has acquired. exit 79 if the lock was lost: it is never
 acquired again.`,
-		Args: usageArgs(cobra.ExactArgs(1)),
+		Args:              usageArgs(cobra.ExactArgs(1)),
+		ValidArgsFunction: p.completeLock,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			h, s, err := p.withHandle(&f, args[0])
 			if err != nil {
@@ -72,11 +75,13 @@ type renewal struct {
 func (p *program) releaseCommand() *cobra.Command {
 	var f handleFlags
 	cmd := &cobra.Command{
-		Use:   "release LOCK --handle HANDLE",
-		Short: "Release a lock that acquire has acquired",
+		Use:     "release LOCK --handle HANDLE",
+		Short:   "Release a lock that acquire has acquired",
+		Example: `  pawl release deploy --handle-file h`,
 		Long: `Release a lock that pawl acquire has acquired. exit 79 if the handle does not hold it any more: what
 was done under it may have overlapped another's work.`,
-		Args: usageArgs(cobra.ExactArgs(1)),
+		Args:              usageArgs(cobra.ExactArgs(1)),
+		ValidArgsFunction: p.completeLock,
 		RunE: func(_ *cobra.Command, args []string) error {
 			h, s, err := p.withHandle(&f, args[0])
 			if err != nil {
@@ -105,9 +110,12 @@ func (p *program) checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check LOCK [--handle HANDLE]",
 		Short: "Tell whether a lock is still held: exit 0 or 79",
+		Example: `  pawl run deploy -- sh -c 'make build && pawl check deploy && make install'
+  pawl check deploy --handle-file h`,
 		Long: `Tell whether a lock is still held under a handle, exit 0, or was lost, exit 79. Without a handle it is
 the lock that this process runs under, by PAWL_HOLDER and PAWL_FENCE, as pawl run has set them.`,
-		Args: usageArgs(cobra.ExactArgs(1)),
+		Args:              usageArgs(cobra.ExactArgs(1)),
+		ValidArgsFunction: p.completeLock,
 		RunE: func(_ *cobra.Command, args []string) error {
 			h, s, err := p.withHandleOrEnv(&f, args[0])
 			if err != nil {
@@ -136,9 +144,7 @@ func (p *program) withHandle(f *handleFlags, key string) (handle, *store, error)
 	if err != nil {
 		return handle{}, nil, err
 	}
-	if os.Getenv("PAWL_URL") == "" {
-		p.prefer(h.Store)
-	}
+	p.prefer(h.Store) // unless another one was named
 	s, err := p.openStore()
 	return h, s, err
 }
@@ -160,14 +166,33 @@ func (p *program) withHandleOrEnv(f *handleFlags, key string) (handle, *store, e
 	if err != nil {
 		return handle{}, nil, usage("PAWL_FENCE is not a number")
 	}
-	// The lock may be in another store than that of PAWL_URL, which is better
-	// if it is the same, for it has the password.
+	// The lock may be in another store than that of PAWL_URL, or of the
+	// configuration, which is better if it is the same, for it has the password.
 	backend := os.Getenv("PAWL_BACKEND")
-	if target, err := open.Parse(os.Getenv("PAWL_URL")); err != nil || target.String() != backend {
-		p.prefer(backend)
+	if p.values["url"].from != "--url" && !names(p.urls, backend) {
+		if _, err := open.Parse(backend); err == nil {
+			p.urls = []string{backend}
+		}
 	}
 	s, err := p.openStore()
 	return handle{Store: backend, Key: key, ID: holder, Token: token}, s, err
+}
+
+// names reports whether raws are the store that is called name.
+func names(raws []string, name string) bool {
+	var targets []*open.Target
+	for _, raw := range raws {
+		t, err := open.Parse(raw)
+		if err != nil {
+			return false
+		}
+		targets = append(targets, t)
+	}
+	if len(targets) == 0 {
+		return false
+	}
+	target, err := open.Join(targets)
+	return err == nil && target.String() == name
 }
 
 // check returns a *pawl.LostError unless h holds its key, and tells found what

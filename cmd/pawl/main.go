@@ -20,10 +20,17 @@ import (
 type program struct {
 	out, err io.Writer
 
-	urls         []string
-	passwordFile string
-	quiet        bool
-	verbose      bool
+	urls            []string
+	passwordFile    string
+	passwordCommand string
+	configFile      string
+	profile         string
+	color           string
+	logFormat       string
+	quiet           bool
+	verbose         bool
+
+	values map[setting]value // of all settings that have one
 }
 
 func main() {
@@ -60,13 +67,12 @@ func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "pawl",
 		Short: "Run commands under a distributed lock",
-		Long: `pawl runs a command while it holds a lock, and stops it before the lock can go to
-another. Without --url the locks are kept in a directory of this machine.
-
-  pawl run deploy -- ./deploy.sh                       one at a time, the others wait
+		Example: `  pawl run deploy -- ./deploy.sh                       one at a time, the others wait
   pawl run -n nightly -- ./report.sh                   one at a time, the others give up (exit 75)
   pawl run --url redis://r1 --slots 3 build -- make    three at a time, on all machines that use r1
-  pawl show deploy                                     who holds it, who waits
+  pawl show deploy                                     who holds it, who waits`,
+		Long: `pawl runs a command while it holds a lock, and stops it before the lock can go to
+another. Without --url the locks are kept in a directory of this machine.
 
 Stores (--url or PAWL_URL):
   file:///dir                                   a directory of this machine
@@ -89,12 +95,19 @@ where other users of the machine can read it. A file is read again for each new 
 sentinels of their own password there is PAWL_SENTINEL_PASSWORD.
 
 ` + exitTable(),
-		Args:              usageArgs(cobra.NoArgs),
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Name() == "run" && cmd.Parent() == cmd.Root() {
+				return nil // more flags may stand after LOCK
+			}
+			return p.settle(cmd)
+		},
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
+	root.SetHelpTemplate(helpTemplate)
 	root.SetOut(p.out)
 	root.SetErr(p.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -103,25 +116,54 @@ sentinels of their own password there is PAWL_SENTINEL_PASSWORD.
 	flags := root.PersistentFlags()
 	flags.StringArrayVar(&p.urls, "url", nil, "`store` that keeps the locks; several are the servers of a quorum (default PAWL_URL, else a directory of this machine)")
 	flags.StringVar(&p.passwordFile, "password-file", "", "`file` with the password of the store on its first line")
+	flags.StringVar(&p.passwordCommand, "password-command", "", "`command` for sh that prints the password of the store on its first line")
+	flags.StringVar(&p.configFile, "config", "", "configuration `file` (default PAWL_CONFIG, else see pawl config show --help)")
+	flags.StringVar(&p.profile, "profile", "", "`name` of a profile in the configuration (default PAWL_PROFILE)")
+	flags.StringVar(&p.color, "color", "auto", "`when` to use colours: auto, always or never")
+	flags.StringVar(&p.logFormat, "log-format", "text", "`format` of messages on standard error: text or json")
 	flags.BoolVarP(&p.quiet, "quiet", "q", false, "print errors only")
 	flags.BoolVarP(&p.verbose, "verbose", "v", false, "also say what goes well")
 	root.MarkFlagsMutuallyExclusive("quiet", "verbose")
 	root.AddCommand(
 		p.runCommand(), p.acquireCommand(), p.renewCommand(), p.releaseCommand(), p.checkCommand(),
-		p.lsCommand(), p.showCommand(), p.forceReleaseCommand(), p.fenceCommand(), p.versionCommand(),
+		p.lsCommand(), p.showCommand(), p.watchCommand(), p.historyCommand(), p.forceReleaseCommand(), p.fenceCommand(), p.versionCommand(),
+		p.configCommand(), p.completionCommand(), p.manCommand(), p.keepForCommand(),
 	)
 	return root
 }
 
+// helpTemplate has the examples first: most who ask for help want one.
+const helpTemplate = `{{.Short}}.
+
+Usage:
+  {{if .Runnable}}{{.UseLine}}{{else}}{{.CommandPath}} COMMAND{{end}}
+{{if .HasExample}}
+Examples:
+{{.Example}}
+{{end}}
+{{.Long | trimTrailingWhitespaces}}
+{{if .HasAvailableSubCommands}}
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}
+{{end}}{{if .HasAvailableLocalFlags}}
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}
+{{end}}{{if .HasAvailableInheritedFlags}}
+Flags of all commands:
+{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}
+{{end}}{{if .HasAvailableSubCommands}}
+{{.CommandPath}} COMMAND --help tells more.
+{{end}}`
+
 // say writes a message of one or more lines to standard error; those after the
 // first are indented.
 func (p *program) say(format string, args ...any) {
-	fmt.Fprintf(p.err, "pawl: "+format+"\n", args...)
+	p.write(fmt.Sprintf("pawl: "+format, args...))
 }
 
 // more writes another line of the message before.
 func (p *program) more(format string, args ...any) {
-	fmt.Fprintf(p.err, "      "+format+"\n", args...)
+	p.write(fmt.Sprintf("      "+format, args...))
 }
 
 // note is a message that --quiet leaves out.

@@ -114,7 +114,9 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"terminate": terminate},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"terminate": send(syscall.SIGTERM), "interrupt": send(syscall.SIGINT),
+		},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("GORACE", quickEnd)
 			env.Setenv("PAWL_URL", "file://"+env.WorkDir+"/locks")
@@ -123,16 +125,18 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// terminate sends TERM to the background command whose command line has the text
-// args[0] in it.
-func terminate(ts *testscript.TestScript, _ bool, args []string) {
-	for _, cmd := range ts.BackgroundCmds() {
-		if strings.Contains(strings.Join(cmd.Args, " "), args[0]) {
-			ts.Check(cmd.Process.Signal(syscall.SIGTERM))
-			return
+// send returns a command of scripts that sends s to the background command whose
+// command line has the text args[0] in it.
+func send(s syscall.Signal) func(ts *testscript.TestScript, _ bool, args []string) {
+	return func(ts *testscript.TestScript, _ bool, args []string) {
+		for _, cmd := range ts.BackgroundCmds() {
+			if strings.Contains(strings.Join(cmd.Args, " "), args[0]) {
+				ts.Check(cmd.Process.Signal(s))
+				return
+			}
 		}
+		ts.Fatalf("no background command is %s", args[0])
 	}
-	ts.Fatalf("no background command is %s", args[0])
 }
 
 // TestRedisScripts runs the scripts that need a server, on one of their own

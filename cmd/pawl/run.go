@@ -28,13 +28,18 @@ password) and PAWL_LOCKS (all locks it runs under, a JSON array).
 If the lock is lost, or can't be renewed, the command and all its processes are stopped before the
 lock can go to another: TERM when --kill-after is left of the lease, KILL at its end. exit 79.
 A process that it leaves behind when it ends is named, and the lock is released anyway; see
---leftovers.`,
+--leftovers.
+
+At a Ctrl-Z all of it is stopped, and goes on with fg if the lock is still held then.
+
+` + exitTable(),
 		Example: `  pawl run deploy -- ./deploy.sh --verbose
   pawl run -n -E 0 nightly -- ./report.sh           # cron: skip quietly if it still runs
   pawl run --wait 10m --reason "release 2.41" deploy ./deploy.sh
   pawl run --slots 4 build make -j8                 # at most four at a time
   pawl run -s data ./read.sh                        # readers share, writers (without -s) exclude`,
-		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, &f, args) },
+		ValidArgsFunction: p.completeLock,
+		RunE:              func(cmd *cobra.Command, args []string) error { return p.run(cmd, &f, args) },
 	}
 	f.add(cmd)
 	cmd.Flags().SetInterspersed(false)
@@ -45,6 +50,9 @@ A process that it leaves behind when it ends is named, and the lock is released 
 func (p *program) run(cmd *cobra.Command, f *runFlags, args []string) error {
 	key, argv, err := cutCommand(cmd, args)
 	if err != nil || argv == nil {
+		return err
+	}
+	if err := p.settle(cmd); err != nil {
 		return err
 	}
 	if cmd.Flags().Changed("shell") {

@@ -25,9 +25,13 @@ func (p *program) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show LOCK",
 		Short: "Show who holds a lock, and who waits for it",
+		Example: `  pawl show deploy
+  pawl show -q deploy && echo "somebody deploys"
+  pawl show deploy --json | jq .holders[].label`,
 		Long: `Show who holds a lock, and who waits for it, in order of arrival. With -q it prints nothing, and exits
 0 if the lock is held and 1 if it is free.`,
-		Args: usageArgs(cobra.ExactArgs(1)),
+		Args:              usageArgs(cobra.ExactArgs(1)),
+		ValidArgsFunction: p.completeLock,
 		RunE: func(_ *cobra.Command, args []string) error {
 			key := args[0]
 			if err := driver.ValidateKey(key); err != nil {
@@ -169,10 +173,11 @@ type holderJSON struct {
 	Mode     string            `json:"mode"`
 	Weight   int               `json:"weight"`
 	Capacity int               `json:"capacity"`
-	Fence    uint64            `json:"fence"`            // 0 if unknown
-	TTL      int64             `json:"ttl_ms"`           // 0 if unknown
-	Age      *int64            `json:"age_ms"`           // null if unknown
-	EndsIn   *int64            `json:"lease_ends_in_ms"` // null if never
+	Fence    uint64            `json:"fence"`             // 0 if unknown
+	TTL      int64             `json:"ttl_ms"`            // 0 if unknown
+	Age      *int64            `json:"age_ms"`            // null if unknown
+	EndsIn   *int64            `json:"lease_ends_in_ms"`  // null if never
+	Waiting  *int              `json:"waiting,omitempty"` // ls --waiting: for the lock
 }
 
 func holderToJSON(h pawl.Holder) holderJSON {

@@ -1,13 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -35,11 +30,11 @@ type store struct {
 	denied   func(error)     // is told when the store does not permit something
 }
 
-// openStore opens what --url, PAWL_URL or the default names.
+// openStore opens what --url, PAWL_URL, the configuration or the default names.
 func (p *program) openStore() (*store, error) {
-	raws, from := p.urls, "--url"
-	if raw := os.Getenv("PAWL_URL"); len(raws) == 0 && raw != "" {
-		raws, from = []string{raw}, "PAWL_URL"
+	raws, from := p.urls, p.values["url"].from
+	if from == "" {
+		from = "what the handle names"
 	}
 	target, err := p.parseStore(raws, from)
 	if err != nil {
@@ -58,9 +53,6 @@ func (p *program) openStore() (*store, error) {
 	}
 	return &store{Backend: backend, name: target.String(), target: target}, nil
 }
-
-// secrets are the variables that may have a password in them.
-var secrets = []string{"PAWL_PASSWORD", "PAWL_SENTINEL_PASSWORD", "REDISCLI_AUTH"}
 
 // parseStore returns what raws name together: several are the nodes of a quorum.
 func (p *program) parseStore(raws []string, from string) (*open.Target, error) {
@@ -88,70 +80,6 @@ func (p *program) parseStore(raws []string, from string) (*open.Target, error) {
 		p.note("insecure=true: anybody on the way to %s can pretend to be it", target)
 	}
 	return target, nil
-}
-
-// addPassword completes target: --password-file beats the URL, and the URL
-// beats the environment. It goes for each server of a quorum.
-func (p *program) addPassword(target *open.Target, from string) error {
-	servers := target.Servers()
-	if len(servers) > 0 && p.passwordFile != "" {
-		password, err := p.readPassword()
-		if err != nil {
-			return fail(exitConfig, "cannot read --password-file: %v", err)
-		}
-		for _, t := range servers {
-			t.Password, t.HasPassword = password, true
-			if info, err := os.Stat(p.passwordFile); err == nil && info.Mode().IsRegular() { // a pipe is read once
-				t.Refresh = p.passwordNow
-			}
-		}
-	}
-	visible := target.SentinelPassword != ""
-	for _, t := range servers {
-		if !t.HasPassword {
-			for _, name := range []string{"PAWL_PASSWORD", "REDISCLI_AUTH"} {
-				if password, ok := os.LookupEnv(name); ok && t.Takes(name) {
-					t.Password, t.HasPassword = password, true
-					break
-				}
-			}
-		} else if t.Password != "" && p.passwordFile == "" {
-			visible = true
-		}
-	}
-	if password, ok := os.LookupEnv("PAWL_SENTINEL_PASSWORD"); ok && target.SentinelPassword == "" {
-		target.SentinelPassword = password
-	}
-	if visible && from == "--url" {
-		p.note("a password on the command line can be read by other users of this machine: PAWL_PASSWORD and --password-file are safe")
-	}
-	return nil
-}
-
-// passwordNow reads --password-file again, for a new connection: the password may
-// have been changed while the lock is held.
-func (p *program) passwordNow() (string, error) {
-	password, err := (&program{passwordFile: p.passwordFile, quiet: true, err: io.Discard}).readPassword()
-	if err != nil {
-		return "", fmt.Errorf("cannot read --password-file: %w", err)
-	}
-	return password, nil
-}
-
-func (p *program) readPassword() (string, error) {
-	f, err := os.Open(p.passwordFile)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
-		p.note("%s can be read by other users (mode %04o): chmod 600 it", plain.Text(p.passwordFile), info.Mode().Perm())
-	}
-	line, err := bufio.NewReader(io.LimitReader(f, 64<<10)).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return "", err
-	}
-	return strings.TrimRight(line, "\r\n"), nil
 }
 
 // Acquire implements driver.Backend.

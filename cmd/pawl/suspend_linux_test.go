@@ -135,7 +135,7 @@ func TestSecondInterruptReachesACommandInAGroupOfItsOwn(t *testing.T) {
 	}
 }
 
-// U08 and U12: as process 1, which its own signals do not kill, the wrapper
+// U12: as process 1, which its own signals do not kill, the wrapper
 // ends with the code that a shell would have.
 func TestWrapperCanBeProcessOne(t *testing.T) {
 	t.Parallel()

@@ -21,15 +21,13 @@ type versionResult struct {
 func (p *program) versionCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  usageArgs(cobra.NoArgs),
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  pawl version --json",
+		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			v := versionResult{Version: "devel", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Codes: codeTable()}
+			v := versionResult{Version: versionOf(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Codes: codeTable()}
 			if info, ok := debug.ReadBuildInfo(); ok {
-				if info.Main.Version != "" {
-					v.Version = info.Main.Version
-				}
 				for _, s := range info.Settings {
 					if s.Key == "vcs.revision" {
 						v.Commit = s.Value
@@ -45,4 +43,18 @@ func (p *program) versionCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, with the table of exit codes")
 	return cmd
+}
+
+// release is the version that the linker was told, of a release.
+var release string
+
+// versionOf returns the version of this program.
+func versionOf() string {
+	if release != "" {
+		return release
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "devel"
 }

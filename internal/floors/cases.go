@@ -69,7 +69,7 @@ type caseRow struct {
 const notOurs = "Does not apply: "
 
 var (
-	caseID = regexp.MustCompile(`\b(?:[A-S][0-9]{2}|T[0-9]{1,2}[ab]?)\b`)
+	caseID = regexp.MustCompile(`\b(?:[A-SUV][0-9]{2}|T[0-9]{1,2}[ab]?)\b`)
 	ref    = regexp.MustCompile("`([^`]+: [^`]+)`")
 )
 

@@ -9,6 +9,7 @@ import (
 	"github.com/pawlock/pawl/cmd/pawl/internal/open"
 )
 
+// Case V68.
 func TestURLsAreTakenApart(t *testing.T) {
 	const pw = "s3cret"
 	for _, test := range []struct {
@@ -178,6 +179,7 @@ func TestBadURLsAreRefusedWithoutShowingThem(t *testing.T) {
 // FuzzNoPasswordIsEverShown puts a password into a URL whose other parts are
 // anything: it is in no error, and in no text of the URL. Only the user
 // information may hold it: what the fuzzer must not do is move it elsewhere.
+// Case V67.
 func FuzzNoPasswordIsEverShown(f *testing.F) {
 	const marker = "MARKER"
 	for _, scheme := range []string{"redis", "rediss", "redis+unix", "unix", "file", "mem", "http", "",

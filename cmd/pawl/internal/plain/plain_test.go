@@ -40,6 +40,7 @@ func TestShellWordsCanBePasted(t *testing.T) {
 	}
 }
 
+// Case V64.
 func TestDurationsHaveAtMostTwoUnits(t *testing.T) {
 	for _, test := range []struct {
 		in   time.Duration

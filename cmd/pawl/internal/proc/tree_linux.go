@@ -157,3 +157,13 @@ func (p Process) signal(s syscall.Signal) {
 	_ = unix.PidfdSendSignal(fd, unix.Signal(s), nil, 0)
 	_ = unix.Close(fd)
 }
+
+// identity tells a process from a later one of the same number. One that has
+// ended, and waits for its parent to notice, is another already.
+func identity(pid int) uint64 {
+	p, _, ok := readStat(pid)
+	if !ok {
+		return 0
+	}
+	return p.started
+}

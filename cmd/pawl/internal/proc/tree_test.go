@@ -72,6 +72,7 @@ func alive(pid string) bool {
 	return err == nil && !strings.Contains(string(b), ") Z ")
 }
 
+// Case V11.
 func TestExitIsTheCommands(t *testing.T) {
 	for _, test := range []struct {
 		script string
@@ -91,11 +92,17 @@ func TestExitIsTheCommands(t *testing.T) {
 			t.Errorf("%s: something is left", test.script)
 		}
 	}
+	for code := range 256 {
+		if got := start(t, true, fmt.Sprint("exit ", code)).Exit(); got != (proc.Exit{Code: code}) {
+			t.Errorf("exit %d: got %+v, want that code", code, got)
+		}
+	}
 }
 
 // Whoever reaps orphans can take the command's status by mistake.
+// Cases U23 and V49.
 func TestOrphansDoNotTakeTheExitCode(t *testing.T) {
-	for range 50 {
+	for range 200 {
 		tree := start(t, true, "(sh -c 'sleep 0.001' &); (sh -c 'exit 3' &); (exit 4 &); exit 7")
 		if got := tree.Exit(); got.Code != 7 {
 			t.Fatalf("got exit code %d, want 7", got.Code)
@@ -168,6 +175,7 @@ func TestStopLetsTheCommandCleanUp(t *testing.T) {
 }
 
 // The kernel kills the command with the thread that started it.
+// Case V40.
 func TestCommandOutlivesThreads(t *testing.T) {
 	tree := start(t, true, "while :; do sleep 1; done")
 	var threads sync.WaitGroup
@@ -183,6 +191,7 @@ func TestCommandOutlivesThreads(t *testing.T) {
 	}
 }
 
+// Case U10.
 func TestRelayPassesOnWhatTheTerminalHasNotSent(t *testing.T) {
 	const log = `for s in INT QUIT TERM HUP USR1 USR2 WINCH CONT; do trap "echo $s >>\"$1\"" $s; done; echo ready >>"$1"; while :; do sleep 0.01; done`
 	all := []os.Signal{
@@ -226,6 +235,7 @@ func signalName(s os.Signal) string {
 	return fmt.Sprint(s)
 }
 
+// Case U29.
 func TestCommandKeepsUmaskAndSignalMask(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "out")
 	before := syscall.Umask(0o027)
