@@ -142,7 +142,7 @@ func (a *acquisition) wait(ctx context.Context) error {
 	defer cancel()
 	claim, began := a.claim, c.now().At
 	woken := make(chan error, 1)
-	go func() { woken <- c.backend.Wait(bounded, claim, held) }()
+	c.ask(func() { woken <- c.backend.Wait(bounded, claim, held) })
 	select {
 	case err := <-woken:
 		switch {

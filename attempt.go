@@ -42,12 +42,12 @@ func (a *acquisition) try(ctx context.Context) (answer, <-chan answer) {
 	claim := a.claim
 	claim.Block = a.block()
 	answers := make(chan answer, 1)
-	go func() {
+	c.ask(func() {
 		defer cancel()
 		sent := c.now()
 		grant, err := c.backend.Acquire(attempt, claim)
 		answers <- answer{grant, err, sent}
-	}()
+	})
 	select {
 	case ans := <-answers:
 		return ans, nil

@@ -21,6 +21,7 @@ type Client struct {
 	slept0   time.Duration // reading of Options.Clock.Slept at start
 	keeper   keeper
 	relays   relays
+	crew     crew
 
 	closed context.Context // ends when Close is called
 	close  context.CancelFunc
@@ -55,6 +56,7 @@ func New(b driver.Backend, opts *Options) (*Client, error) {
 	c.closed, c.close = context.WithCancel(context.Background())
 	c.idle = make(chan struct{})
 	c.keeper.client = c
+	c.crew.jobs = make(chan func())
 	return c, nil
 }
 
@@ -162,6 +164,9 @@ func (c *Client) Close() error {
 	}
 	return errors.Join(failed...)
 }
+
+// ask runs f, which makes a request, on a goroutine that nobody waits for.
+func (c *Client) ask(f func()) { c.crew.start(c.closed.Done(), f) }
 
 // detach runs f on a goroutine that Close waits for. After Close it still runs:
 // what f does is to clean up, and nobody else would.

@@ -120,11 +120,11 @@ func (l *Lease) turn(now term.Instant) {
 	case term.Renew:
 		timeout := l.term.Try(now)
 		l.client.keeper.move(l, l.term.Next())
-		go func() {
+		l.client.ask(func() {
 			ctx, cancel := context.WithTimeout(l.ctx, timeout)
 			defer cancel()
 			_ = l.renew(ctx) // the observer has heard of it
-		}()
+		})
 	default:
 		if l.term.State() == term.Live {
 			l.client.keeper.move(l, next)

@@ -29,10 +29,10 @@ func (l *Lease) Renew(ctx context.Context) error {
 	l.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	answers := make(chan error, 1)
-	go func() {
+	l.client.ask(func() {
 		defer cancel()
 		answers <- l.renew(ctx)
-	}()
+	})
 	select {
 	case err := <-answers:
 		return err

@@ -111,10 +111,10 @@ func (c *Client) releaseOnce(ctx context.Context, claim driver.Claim, end time.D
 	timeout := min(c.opts.TTL/6, 2*time.Second, end-c.now().At)
 	ctx, cancel := context.WithTimeout(ctx, max(timeout, 50*time.Millisecond))
 	answers := make(chan error, 1)
-	go func() {
+	c.ask(func() {
 		defer cancel()
 		answers <- c.backend.Release(ctx, claim)
-	}()
+	})
 	select {
 	case err := <-answers:
 		return err
