@@ -3,6 +3,7 @@ module github.com/pawlock/pawl/bench
 go 1.26.0
 
 require (
+	github.com/bsm/redislock v0.10.0
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/pawlock/pawl v0.0.0
 	github.com/pawlock/pawl/redis/goredis v0.0.0
