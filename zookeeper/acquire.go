@@ -35,32 +35,23 @@ func (b *backend) Acquire(ctx context.Context, c driver.Claim) (driver.Grant, er
 	if err := c.Validate(b.Traits()); err != nil {
 		return driver.Grant{}, err
 	}
+	if err := late(ctx); err != nil {
+		return driver.Grant{}, err
+	}
 	if err := b.ready(ctx); err != nil {
 		return driver.Grant{}, err
 	}
 	if why := b.buried(c.ID); why != "" {
 		return driver.Grant{}, b.ofBuried(c, why)
 	}
-	a := &attempt{backend: b, c: c, patience: time.Now()}
+	a := &attempt{backend: b, ctx: ctx, c: c, patience: time.Now()}
 	for try := range maxTries {
-		if err := late(ctx); err != nil {
-			if !a.joined {
-				return driver.Grant{}, err
-			}
-			return driver.Grant{}, errors.Join(context.DeadlineExceeded, b.withdraw(c))
-		}
 		g, done, err := a.step(try == 0)
 		switch {
-		case err == nil && !done:
+		case err == nil && !done, raced(err):
 			continue
 		case err == nil:
-			if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
-				// The store knows no deadlines: what it granted after one is given back.
-				return driver.Grant{}, errors.Join(context.DeadlineExceeded, b.withdraw(c))
-			}
 			return g, nil
-		case raced(err):
-			continue
 		case errors.Is(err, driver.ErrHeld), errors.Is(err, driver.ErrLost):
 			return driver.Grant{}, err
 		case a.joined:
@@ -84,6 +75,7 @@ func (b *backend) ofBuried(c driver.Claim, why string) error {
 // An attempt is one call of Acquire.
 type attempt struct {
 	*backend
+	ctx      context.Context
 	c        driver.Claim
 	joined   bool      // a node of the claim may have been made, or changed
 	patience time.Time // when waiting for a claim ahead began
@@ -95,6 +87,11 @@ func (a *attempt) step(sync bool) (g driver.Grant, done bool, err error) {
 	b, c := a.backend, a.c
 	l, err := b.look(c.Key, sync)
 	if err != nil {
+		return g, false, err
+	}
+	// Whoever has given up withdraws the claim. This attempt must not: another one
+	// of the same claim may have been granted since.
+	if err := late(a.ctx); err != nil {
 		return g, false, err
 	}
 	if some, err := b.reap(l, l.entries); some || err != nil {
@@ -181,12 +178,12 @@ func (b *backend) refused(l *line, i int, c driver.Claim) error {
 		if err != nil {
 			return err
 		}
-		if !b.keep(e.path, d, st) {
+		if !b.keep(e.path, o, d, st) {
 			return zk.ErrNoNode // about to be deleted: it joins again
 		}
 		return h
 	}
-	if !b.keep(e.path, d, nil) {
+	if !b.keep(e.path, o, d, nil) {
 		return zk.ErrNoNode
 	}
 	return h
@@ -203,7 +200,7 @@ func (b *backend) join(c driver.Claim) error {
 			}
 		}
 		if err == nil {
-			b.keep(path, d, new(zk.Stat))
+			b.keep(path, nil, d, new(zk.Stat))
 		}
 		return err
 	}
@@ -238,11 +235,12 @@ func (b *backend) confirm(l *line, e *entry, c driver.Claim) (driver.Grant, erro
 		}
 		ops = append(ops, b.remember(l.key, l.record, r))
 	}
+	o := b.kept(e.path)
 	res, err := b.conn.Multi(ops...)
 	if err != nil {
 		return driver.Grant{}, failed(res, err)
 	}
-	if !b.keep(e.path, d, res[1].Stat) {
+	if !b.keep(e.path, o, d, res[1].Stat) {
 		return driver.Grant{}, errEnded
 	}
 	return b.grant(e.path, d, res[1].Stat), nil
@@ -267,11 +265,12 @@ func (b *backend) prolong(l *line, e *entry, d data) (driver.Grant, error) {
 	if e.stat.EphemeralOwner != b.conn.SessionID() {
 		return b.move(l, e, d)
 	}
+	o := b.kept(e.path)
 	st, err := b.conn.Set(e.path, encode(d), e.stat.Version)
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	if !b.keep(e.path, d, st) {
+	if !b.keep(e.path, o, d, st) {
 		return driver.Grant{}, l.lost(d.ID)
 	}
 	return b.grant(e.path, d, st), nil
@@ -291,7 +290,7 @@ func (b *backend) move(l *line, e *entry, d data) (driver.Grant, error) {
 		return driver.Grant{}, failed(res, err)
 	}
 	b.forget(e.path)
-	b.keep(path, d, &zk.Stat{Mtime: res[0].Stat.Mtime}) // a new node has version 0
+	b.keep(path, nil, d, &zk.Stat{Mtime: res[0].Stat.Mtime}) // a new node has version 0
 	return b.grant(path, d, res[0].Stat), nil
 }
 

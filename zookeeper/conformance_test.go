@@ -43,7 +43,7 @@ func TestConformance(t *testing.T) {
 				Crash: crash,
 			}
 		},
-		TTL: time.Second,
+		TTL: 600 * time.Millisecond,
 	})
 }
 

@@ -25,14 +25,18 @@ type own struct {
 const longest = 100 * 365 * 24 * time.Hour
 
 // keep restarts the TTL of the claim whose node has d now, after the answer that
-// said so; st is nil if nothing was written. It returns false if it is too late: the node is being deleted, and what
-// was written to it does not count.
-func (b *backend) keep(path string, d data, st *zk.Stat) bool {
+// said so; st is nil if nothing was written. It returns false if it is too late:
+// the node is being deleted, or has been since the claim was kept as before, and
+// what was written to it does not count.
+func (b *backend) keep(path string, before *own, d data, st *zk.Stat) bool {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	o := b.own[path]
 	if o == nil {
+		if before != nil {
+			return false
+		}
 		o = &own{path: path}
 		o.timer = time.AfterFunc(longest, func() { b.end(o) })
 		b.own[path] = o
@@ -84,7 +88,10 @@ func (b *backend) end(o *own) {
 		o.timer.Reset(left)
 	default:
 		o.over = true
-		if o.data.Token != 0 {
+		switch {
+		case o.data.Kept:
+			b.ended.bury(o.data.ID, released)
+		case o.data.Token != 0:
 			b.ended.bury(o.data.ID, driver.Expired)
 		}
 		b.mu.Unlock()

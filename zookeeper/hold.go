@@ -42,7 +42,7 @@ func (b *backend) renewKnown(c driver.Claim) (g driver.Grant, done bool, err err
 		return g, false, nil
 	case err != nil:
 		return g, true, err
-	case !b.keep(o.path, d, st):
+	case !b.keep(o.path, o, d, st):
 		return g, true, &driver.LostError{Reason: driver.Expired}
 	}
 	return b.grant(o.path, d, st), true, nil
@@ -134,12 +134,6 @@ func (b *backend) release(c driver.Claim) error {
 	d.Kept, d.TTL = true, min(c.Keep, longest)
 	_, err = b.prolong(l, e, d)
 	return err
-}
-
-// withdraw releases what an attempt has left.
-func (b *backend) withdraw(c driver.Claim) error {
-	c.Grant.Token, c.Keep = 0, 0
-	return b.Release(context.Background(), c)
 }
 
 // Revoke implements driver.Backend. A foreign holder can't be asked, only ended.

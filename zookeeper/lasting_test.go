@@ -283,3 +283,37 @@ func TestClaimsGoOverToTheProcessThatAsks(t *testing.T) {
 		t.Errorf("token of the third: got %d, want more than %d", last.Grant.Token, got.Grant.Token)
 	}
 }
+
+// An attempt whose time is over takes nothing back: another one of the same claim
+// may have been granted what it sees.
+func TestALateAttemptUndoesNoOther(t *testing.T) {
+	t.Parallel()
+	server := testserver.StartZooKeeper(t, 1)[0]
+	proxy := testserver.StartProxy(t, server.Addr)
+	a, b := newUser(t, server.Addr), newUser(t, proxy.Addr)
+	for range 5 {
+		held, waits := a.take(a.mutex("k", 20*time.Second)), b.mutex("k", 20*time.Second)
+		b.refuse(waits)
+		if err := a.Release(t.Context(), held); err != nil {
+			t.Fatal(err)
+		}
+		proxy.Hold(testserver.Requests, 200*time.Millisecond)
+		late := make(chan error, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			_, err := b.Acquire(ctx, waits)
+			late <- err
+		}()
+		waits = b.take(waits)
+		if err := <-late; err == nil || errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrLost) {
+			t.Errorf("Acquire after its deadline: got %v, want an error that leaves the outcome open", err)
+		}
+		if _, err := b.Renew(t.Context(), waits); err != nil {
+			t.Errorf("Renew of what the other attempt was granted: %v", err)
+		}
+		if err := b.Release(t.Context(), waits); err != nil {
+			t.Error(err)
+		}
+	}
+}

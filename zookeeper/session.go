@@ -160,15 +160,19 @@ func (w *wire) Read(p []byte) (int, error) {
 }
 
 // patience is how long a server may be silent: a part of the shortest TTL that
-// is at stake.
+// is at stake where there is another server to turn to, and longer where the next
+// connection would be to the same.
 func (b *backend) patience() time.Duration {
+	if b.servers == 1 {
+		return max(b.o.SessionTimeout/6, time.Second)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	shortest := b.o.SessionTimeout
 	for _, o := range b.own {
 		shortest = min(shortest, o.data.TTL)
 	}
-	return min(max(shortest/4, 250*time.Millisecond), 2*time.Second)
+	return min(max(shortest/4, time.Second), 3*time.Second)
 }
 
 // hosts are the servers, by name: each is looked up when it is dialled, and a

@@ -57,9 +57,10 @@ type Options struct {
 }
 
 type backend struct {
-	o    Options
-	conn *zk.Conn
-	link *link
+	o       Options
+	servers int // how many
+	conn    *zk.Conn
+	link    *link
 
 	authed  chan struct{} // closed when the user has been told to the server
 	stop    chan struct{} // closed by Close
@@ -79,6 +80,7 @@ type backend struct {
 // needed. It returns an error of kind driver.ErrInvalid for options that can't be.
 func New(servers []string, o *Options) (driver.Backend, error) {
 	b := &backend{
+		servers: len(servers),
 		authed:  make(chan struct{}),
 		stop:    make(chan struct{}),
 		own:     make(map[string]*own),

@@ -45,7 +45,7 @@ func StartZooKeeper(t testing.TB, n int) []*ZooKeeper {
 	addrs := freeAddrs(t, 3*n)
 	var ensemble strings.Builder
 	if n > 1 {
-		fmt.Fprintf(&ensemble, "initLimit=50\nsyncLimit=20\n")
+		fmt.Fprintf(&ensemble, "initLimit=100\nsyncLimit=20\n")
 		for i := range n {
 			_, electionPort, _ := net.SplitHostPort(addrs[2*n+i])
 			fmt.Fprintf(&ensemble, "server.%d=%s:%s\n", i+1, addrs[n+i], electionPort)
@@ -111,10 +111,14 @@ func (z *ZooKeeper) launch() {
 
 func (z *ZooKeeper) await() {
 	z.t.Helper()
-	poll(z.t, "the server on "+z.Addr+" serves", func() error {
-		_, err := z.Mode()
-		return err
-	})
+	// Servers with nobody to lead them need patience on a machine that is busy.
+	var err error
+	for end := time.Now().Add(3 * patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if _, err = z.Mode(); err == nil {
+			return
+		}
+	}
+	z.t.Fatalf("the server on %s serves: not after %v: %v", z.Addr, 3*patience, err)
 }
 
 // Mode returns standalone, leader or follower, and an error while the server
