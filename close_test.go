@@ -15,7 +15,7 @@ import (
 
 // Close ends what is held and what waits, and the store is clean when it
 // returns.
-// Case O07.
+// Cases O07, P04.
 func TestCloseEndsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memory.Store)

@@ -17,6 +17,7 @@ var errWork = errors.New("the work failed")
 
 // The error of the work comes first, and that of the release is never hidden
 // behind it, nor does it hide it.
+// Case P01.
 func TestDoJoinsTheErrors(t *testing.T) {
 	for _, work := range []error{nil, errWork} {
 		for _, lose := range []bool{false, true} {
@@ -55,6 +56,7 @@ func TestDoJoinsTheErrors(t *testing.T) {
 	}
 }
 
+// Case P02.
 func TestDoWithoutTheLockDoesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, memory.New(nil), nil)

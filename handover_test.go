@@ -227,6 +227,7 @@ func TestFollowersMayLeave(t *testing.T) {
 }
 
 // A lease that is lost ends alone: the next asks the store for a claim of its own.
+// Case P08.
 func TestLossIsNotHandedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memory.Store)

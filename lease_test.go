@@ -125,7 +125,7 @@ func TestValidityCountsFromTheRequest(t *testing.T) {
 	})
 }
 
-// Case S01.
+// Cases P04, S01.
 func TestRenewalThatSaysNoIsLossAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memory.Store)

@@ -227,6 +227,46 @@ func TestALeaseThatIsOverIsForgotten(t *testing.T) {
 	}
 }
 
+// A lease whose handle nobody has any more is renewed: that says nothing about the
+// work. It ends with its client, or with MaxHold.
+// Case O05.
+func TestADroppedLeaseIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memory.Store)
+		forget := func(c *pawl.Client) { acquire(t, c.Mutex("k")) }
+		held := func(when string, want bool) {
+			t.Helper()
+			for range 3 {
+				runtime.GC()
+			}
+			synctest.Wait()
+			st, err := memory.New(store).Inspect(t.Context(), "k", 1)
+			if got := len(st.Holders) == 1 && st.Holders[0].Held; err != nil || got != want {
+				t.Errorf("%s: got held %v, %v, want %v", when, got, err, want)
+			}
+		}
+		c := newClient(t, memory.New(store), nil)
+		forget(c)
+		held("at first", true)
+		for range 6 {
+			time.Sleep(10 * time.Second)
+			held("while its client lives", true)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		held("after Close", false)
+
+		c = newClient(t, memory.New(store), &pawl.Options{MaxHold: time.Minute})
+		defer c.Close()
+		forget(c)
+		time.Sleep(59 * time.Second)
+		held("before MaxHold", true)
+		time.Sleep(12 * time.Second) // MaxHold, and the TTL that nobody renews
+		held("after MaxHold", false)
+	})
+}
+
 // detached passes on the deadline of a request and not its cancellation, as a
 // network does.
 func detached(f func(context.Context, driver.Claim) (driver.Grant, error)) func(context.Context, driver.Claim) (driver.Grant, error) {

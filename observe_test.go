@@ -49,6 +49,7 @@ func (w lockedWriter) Write(p []byte) (int, error) {
 }
 
 // The life of a lease as its log tells it.
+// Case P11.
 func TestLogObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, lines := logTo()
@@ -124,6 +125,7 @@ func TestAnObserverMayHaveNoFuncs(t *testing.T) {
 }
 
 // Whatever happens, a grant is told before its end, and each end once.
+// Case P11.
 func TestTheObserverIsToldEachEndOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

@@ -174,7 +174,7 @@ func TestAnUnconfirmedReleaseGoesOn(t *testing.T) {
 
 // The release of a lease that was lost says so each time, frees nobody else, and
 // takes back what the store may still have of it.
-// Cases A06, C01.
+// Cases A06, C01, P08.
 func TestReleaseOfALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memory.Store)

@@ -89,7 +89,7 @@ func TestAFailedRenewalIsTriedAgain(t *testing.T) {
 // Renewals fail for half a minute, each with an answer that is no disconnection:
 // the observer hears of it before the loss, the loss comes in time, and nobody
 // else is granted before that.
-// Case A05.
+// Cases A05, P07.
 func TestFailedRenewalsAreToldBeforeTheLoss(t *testing.T) {
 	for _, answer := range []error{
 		errors.New("ERR Error running script"), driver.ErrRefused, driver.ErrUnsupported, driver.ErrInvalid,

@@ -8,7 +8,7 @@ import (
 	"github.com/pawlock/pawl/driver"
 )
 
-// Case C05.
+// Cases C05, Q02.
 func TestIdentityNeverRepeatsAnID(t *testing.T) {
 	const clients, goroutines, each = 4, 4, 250
 	var (

@@ -181,6 +181,7 @@ func TestFullDiskRefusesAndKeepsWhatIsThere(t *testing.T) {
 	}
 }
 
+// Case Q02.
 func TestDescriptorsAreNotInherited(t *testing.T) {
 	b := open(t, t.TempDir())
 	acquire(t, b, mutex("k", "a"))

@@ -211,7 +211,7 @@ func TestPartitionedHolderIsStoppedBeforeItsLeaseEnds(t *testing.T) {
 	}
 }
 
-// Cases D11, V26.
+// Cases D11, Q04, V26.
 func TestKilledHolderIsSucceededWithinItsTTL(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
@@ -257,6 +257,7 @@ func TestKilledWrapperTakesItsCommandAlong(t *testing.T) {
 
 // The command gets the signal, has its time, and is gone before the lock is.
 // Cases U18, U20, V04, V32 and V47.
+// Case Q04.
 func TestStopSignalsReachTheCommandFirst(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

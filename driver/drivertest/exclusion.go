@@ -120,7 +120,7 @@ func ownership() []check {
 			s.b.stillHolds(&b)
 			s.a.refuse(s.a.mutex(key))
 		}},
-		{"closed_process", func(s *stage) {
+		{"closed_process", func(s *stage) { // Q04
 			p, key := s.process("closed"), s.key("k")
 			h := p.take(lasting(s.ttl, p.mutex(key)))
 			if err := p.close(); err != nil {

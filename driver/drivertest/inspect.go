@@ -190,7 +190,7 @@ func revocation() []check {
 				}
 			})
 		}},
-		{"forced", func(s *stage) { // S01
+		{"forced", func(s *stage) { // P04, S01
 			kinds(s, func(key string, a hold) {
 				if err := s.b.revoke(key, a.Grant.Holder, notice(true)); err != nil {
 					s.Fatalf("Revoke: %v", err)

@@ -87,6 +87,7 @@ func TestMaxHoldEndsALeaseThatIsRenewed(t *testing.T) {
 
 // The reason is what ended the lease, and not what came by before anyone
 // looked.
+// Case P04.
 func TestReasonIsWhatEndedTheLeaseFirst(t *testing.T) {
 	asleep := func(at, slept time.Duration) term.Instant { return term.Instant{At: at, Slept: slept} }
 	limited := config
