@@ -225,6 +225,7 @@ func TestTheSlowAreNotTakenForDead(t *testing.T) { // D14
 
 // Another process renews, and asks in the place of a claim that waits: the claims
 // keep their order in line, go over to its session, and outlive the first one.
+// Case G11.
 func TestClaimsGoOverToTheProcessThatAsks(t *testing.T) {
 	server := testserver.StartZooKeeper(t, 1)[0]
 	raw := rawClient(t, server.Addr)

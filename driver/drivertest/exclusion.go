@@ -183,7 +183,7 @@ func idempotence() []check {
 			s.lost(err, "Acquire with an ID that has expired")
 			s.b.empty(key)
 		}},
-		{"in_line", func(s *stage) {
+		{"in_line", func(s *stage) { // G11
 			s.needs(s.traits.Fair, "Fair")
 			key := s.key("k")
 			a := s.a.take(s.a.mutex(key))

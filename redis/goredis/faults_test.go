@@ -108,6 +108,7 @@ func TestCallsReturnAtTheDeadline(t *testing.T) {
 	}
 }
 
+// Case P10.
 func TestARequestIsSentOnce(t *testing.T) {
 	s := testserver.StartRedis(t, testserver.RedisOptions{})
 	p := testserver.StartProxy(t, s.Addr)
