@@ -63,6 +63,14 @@ func TestOptionsThatCanNotBeHonouredAreNamed(t *testing.T) {
 			t.Errorf("%+v: got %v, want a FieldError that names %s", tt.opts, err, tt.field)
 		}
 	}
+	for _, opts := range []pawl.Options{ // that contradict each other
+		{TTL: 7 * time.Second, RenewEvery: 5 * time.Second},
+		{MinHold: 7 * time.Second, MaxHold: 5 * time.Second},
+	} {
+		if _, err := pawl.New(memory.New(nil), &opts); err == nil || !strings.Contains(err.Error(), "7s") || !strings.Contains(err.Error(), "5s") {
+			t.Errorf("%+v: got %v, want an error that tells both values", opts, err)
+		}
+	}
 	if _, err := pawl.New(nil, nil); !errors.Is(err, pawl.ErrInvalid) {
 		t.Errorf("no backend: got %v, want ErrInvalid", err)
 	}

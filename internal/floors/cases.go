@@ -27,6 +27,9 @@ func casesAreShown(r *repository, report func(string, int, string)) {
 	for i, line := range strings.Split(r.cases, "\n") {
 		row, ok := parseRow(line)
 		if !ok {
+			if cells := strings.Split(line, "|"); len(cells) > 2 && caseID.FindString(cells[1]) != "" {
+				report(casesDoc, i+1, fmt.Sprintf("a row of %d cells: a case has four", len(cells)-2))
+			}
 			continue
 		}
 		complain := func(format string, a ...any) { report(casesDoc, i+1, row.id+fmt.Sprintf(format, a...)) }
@@ -42,6 +45,9 @@ func casesAreShown(r *repository, report func(string, int, string)) {
 		rows[row.id], last = true, row.id
 		if len(row.tests) == 0 && len(row.reason) < 20 {
 			complain(" has neither a test, as `package: Test`, nor a reason, after %q", notOurs)
+		}
+		if row.rest != "" {
+			complain(" has %q among its tests: there is room for tests alone, each as `package: Test`", row.rest)
 		}
 		for _, ref := range row.tests {
 			switch cases, ok := named.of(ref); {
@@ -63,6 +69,7 @@ func casesAreShown(r *repository, report func(string, int, string)) {
 type caseRow struct {
 	first, id string
 	tests     []string // as "package: Test"
+	rest      string   // what else stands beside them
 	reason    string   // why there is none
 }
 
@@ -87,6 +94,7 @@ func parseRow(line string) (row caseRow, ok bool) {
 	for _, m := range ref.FindAllStringSubmatch(cells[4], -1) {
 		row.tests = append(row.tests, m[1])
 	}
+	row.rest = strings.Trim(ref.ReplaceAllString(cells[4], ""), " ,")
 	_, row.reason, _ = strings.Cut(cells[3], notOurs)
 	return row, true
 }
