@@ -48,10 +48,7 @@ func (m Mark) Raise(resource string, t pawl.Token) (Mark, error) {
 // [*pawl.FieldError], a context that has ended with its cause, and a nested Do
 // with [ErrNested]. The context that it returns is the one for the write.
 func Enter(ctx context.Context, g Guard, resource string, token pawl.Token) (context.Context, error) {
-	if err := validateResource(resource); err != nil {
-		return nil, err
-	}
-	if err := token.Validate(); err != nil {
+	if err := Validate(resource, token); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
@@ -70,9 +67,10 @@ type inside struct {
 	resource string
 }
 
-// validateResource returns a [*pawl.FieldError] unless every guard can keep
-// resource as it is: UTF-8 without NUL, not empty, at most [MaxResource] bytes.
-func validateResource(resource string) error {
+// Validate returns a [*pawl.FieldError] unless every guard can keep resource as it
+// is, which is UTF-8 without NUL, not empty and at most [MaxResource] bytes, and
+// token can fence.
+func Validate(resource string, token pawl.Token) error {
 	switch {
 	case resource == "":
 		return &pawl.FieldError{Field: "Resource", Why: "is empty: name what the lock protects"}
@@ -81,5 +79,5 @@ func validateResource(resource string) error {
 	case !utf8.ValidString(resource) || strings.Contains(resource, "\x00"):
 		return &pawl.FieldError{Field: "Resource", Why: fmt.Sprintf("%q is not UTF-8 without NUL", resource)}
 	}
-	return nil
+	return token.Validate()
 }
