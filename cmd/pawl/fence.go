@@ -23,7 +23,7 @@ func (p *program) fenceCommand() *cobra.Command {
 		Args:  usageArgs(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(p.fenceCheckCommand())
+	cmd.AddCommand(p.fenceCheckCommand(), p.fenceSQLCommand())
 	return cmd
 }
 
