@@ -33,6 +33,9 @@ type acquisition struct {
 
 func (l *Lock) acquire(ctx context.Context, queue bool) (*Lease, error) {
 	c := l.client
+	if err := l.checkPeriod(); err != nil {
+		return nil, c.fail("acquire", l.key, err)
+	}
 	c.begin()
 	defer c.end()
 	a := &acquisition{client: c, lock: l, claim: l.claim(queue), began: c.now().At}

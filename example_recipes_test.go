@@ -2,8 +2,10 @@ package pawl_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/pawlock/pawl"
 	"github.com/pawlock/pawl/memory"
@@ -147,6 +149,40 @@ func ExampleElection_Observe() {
 	// Output:
 	// nobody leads
 	// 10.0.0.7:8080 leads
+}
+
+// Every machine tries, and one does it.
+func ExampleClient_Once() {
+	store := new(memory.Store)
+	for range 3 {
+		client, _ := pawl.New(memory.New(store), nil)
+		defer client.Close()
+		ran, err := client.Once("nightly report", 23*time.Hour).Do(context.Background(), func(context.Context, *pawl.Lease) error {
+			return nil
+		})
+		fmt.Println(ran, err)
+	}
+	// Output:
+	// true <nil>
+	// false <nil>
+	// false <nil>
+}
+
+// Who was first, and when the next run may begin.
+func ExampleOnce_Lock() {
+	client, _ := pawl.New(memory.New(nil), &pawl.Options{Label: "web-3"})
+	defer client.Close()
+	ctx := context.Background()
+	once := client.Once("nightly report", 23*time.Hour)
+	if _, err := once.Do(ctx, func(context.Context, *pawl.Lease) error { return nil }); err != nil {
+		log.Fatal(err)
+	}
+	_, err := once.Lock().TryAcquire(ctx)
+	var held *pawl.HeldError
+	if errors.As(err, &held) {
+		fmt.Println(held.Holder.Label, "was first; again in", held.Left.Round(time.Hour))
+	}
+	// Output: web-3 was first; again in 23h0m0s
 }
 
 // Somebody who needs the key asks for it; its holder comes to a good end first.

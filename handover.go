@@ -23,7 +23,7 @@ import (
 // store without blocks has no token for a second hold, and is asked by each.
 func (l *Lock) handsOver() bool {
 	c := l.client
-	return l.weight == l.capacity && c.traits.Blocks && c.opts.Handover > 1 && c.opts.MinHold == 0
+	return l.weight == l.capacity && c.traits.Blocks && c.opts.Handover > 1 && l.minHold() == 0
 }
 
 // inTurn runs a when it leads its key, or returns the lease that is handed to it
@@ -149,6 +149,7 @@ func (l *Lease) handOver(now term.Instant) (tell func(), ok bool) {
 	}
 	heir := &Lease{
 		client: c,
+		lock:   l.lock,
 		outer:  leaseOf(f.ctx),
 		key:    l.key,
 		id:     l.id,

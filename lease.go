@@ -16,6 +16,7 @@ import (
 // released or lost. Its methods may be called concurrently.
 type Lease struct {
 	client    *Client
+	lock      *Lock
 	outer     *Lease // of the context that it was acquired under, nil if none
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
@@ -67,6 +68,7 @@ func newLease(ctx context.Context, a *acquisition, ans answer) *Lease {
 	}
 	l := &Lease{
 		client: c,
+		lock:   a.lock,
 		outer:  leaseOf(ctx),
 		key:    a.claim.Key,
 		id:     a.claim.ID,
@@ -167,11 +169,12 @@ func (l *Lease) nextLeads() {
 }
 
 // kept returns the claim as it is to be released: its key stays taken until
-// MinHold has passed since the grant, if anything was done with it. It is called with mu held.
+// MinHold, or the period of a Once, has passed since the grant, if anything was
+// done with it. It is called with mu held.
 func (l *Lease) kept(now term.Instant) driver.Claim {
 	claim := l.claim
 	if !l.unused {
-		claim.Keep = max(0, l.client.opts.MinHold-(now.At-l.sent))
+		claim.Keep = max(0, l.lock.minHold()-(now.At-l.sent))
 	}
 	return claim
 }

@@ -3,6 +3,7 @@ package pawl
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/pawlock/pawl/driver"
 )
@@ -13,6 +14,8 @@ type Lock struct {
 	client           *Client
 	key              string
 	weight, capacity int
+	every            time.Duration // the period of a Once
+	periodic         bool          // it is of a Once
 }
 
 // Key returns the name of the lock.
@@ -49,15 +52,20 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 // returns the error of f joined with that of the release, so that a lock lost
 // on the way is never taken for success. If l can't be acquired f is not
 // called.
-func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) (err error) {
+func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
 	lease, err := l.Acquire(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, lease.Release(ctx)) }() // also when f panics
-	inner, cancel := within(lease.ctx, ctx)
+	return lease.do(ctx, f)
+}
+
+// do calls f within l, and releases l.
+func (l *Lease) do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) (err error) {
+	defer func() { err = errors.Join(err, l.Release(ctx)) }() // also when f panics
+	inner, cancel := within(l.ctx, ctx)
 	defer cancel()
-	return f(inner, lease)
+	return f(inner, l)
 }
 
 // claim returns a claim on l with an ID of its own.
@@ -69,7 +77,7 @@ func (l *Lock) claim(queue bool) driver.Claim {
 		Label:    o.Label,
 		Weight:   l.weight,
 		Capacity: l.capacity,
-		TTL:      o.TTL + o.Grace,
+		TTL:      l.ttl(0),
 		Queue:    queue,
 		Block:    1,
 	}

@@ -70,10 +70,7 @@ func (o *Options) validate(t driver.Traits) error {
 	if err := driver.ValidateTTL("TTL", o.TTL, t); err != nil {
 		return err
 	}
-	longest := maxTTL
-	if t.MaxTTL > 0 {
-		longest = min(longest, t.MaxTTL)
-	}
+	longest := longestTTL(t)
 	switch {
 	case o.TTL < minTTL:
 		return &FieldError{Field: "TTL", Why: fmt.Sprintf("is %v: at least %v is needed", o.TTL, minTTL)}
@@ -99,6 +96,14 @@ func (o *Options) validate(t driver.Traits) error {
 		return &FieldError{Field: "MinHold", Why: fmt.Sprintf("is %v: it must not exceed the MaxHold of %v", o.MinHold, o.MaxHold)}
 	}
 	return driver.ValidateLabel(o.Label)
+}
+
+// longestTTL returns what a store with the traits t keeps at most.
+func longestTTL(t driver.Traits) time.Duration {
+	if t.MaxTTL > 0 {
+		return min(maxTTL, t.MaxTTL)
+	}
+	return maxTTL
 }
 
 func (o *Options) term() term.Config {

@@ -57,6 +57,7 @@ func (l *Lease) renew(ctx context.Context) error {
 		return context.Cause(l.ctx) // released since it was due
 	}
 	sent := c.now()
+	claim.TTL = l.lock.ttl(sent.At - l.sent)
 	grant, err := c.backend.Renew(ctx, claim)
 	tell, err := l.settle("renew", grant, err, sent)
 	tell()

@@ -98,7 +98,7 @@ sentinels of their own password there is PAWL_SENTINEL_PASSWORD.
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Name() == "run" && cmd.Parent() == cmd.Root() {
+			if name := cmd.Name(); (name == "run" || name == "once") && cmd.Parent() == cmd.Root() {
 				return nil // more flags may stand after LOCK
 			}
 			return p.settle(cmd)
@@ -125,7 +125,7 @@ sentinels of their own password there is PAWL_SENTINEL_PASSWORD.
 	flags.BoolVarP(&p.verbose, "verbose", "v", false, "also say what goes well")
 	root.MarkFlagsMutuallyExclusive("quiet", "verbose")
 	root.AddCommand(
-		p.runCommand(), p.acquireCommand(), p.renewCommand(), p.releaseCommand(), p.checkCommand(),
+		p.runCommand(), p.onceCommand(), p.acquireCommand(), p.renewCommand(), p.releaseCommand(), p.checkCommand(),
 		p.lsCommand(), p.showCommand(), p.watchCommand(), p.historyCommand(), p.forceReleaseCommand(), p.fenceCommand(), p.versionCommand(),
 		p.configCommand(), p.completionCommand(), p.manCommand(), p.keepForCommand(),
 	)

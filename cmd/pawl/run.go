@@ -52,6 +52,9 @@ func (p *program) run(cmd *cobra.Command, f *runFlags, args []string) error {
 	if err != nil || argv == nil {
 		return err
 	}
+	if err := f.period(cmd); err != nil {
+		return err
+	}
 	if err := p.settle(cmd); err != nil {
 		return err
 	}
@@ -76,6 +79,7 @@ func (p *program) run(cmd *cobra.Command, f *runFlags, args []string) error {
 	}
 	r.opts.RenewEvery, r.opts.MinHold = job.timing.renewEvery, f.minHold
 	r.opts.Observer = job.observer()
+	r.every = f.every
 	r.purpose = "The command was not run"
 	s, err := p.openStore()
 	if err != nil {
@@ -94,13 +98,13 @@ func (p *program) run(cmd *cobra.Command, f *runFlags, args []string) error {
 // returns no argv if help was asked for, and given.
 func cutCommand(cmd *cobra.Command, args []string) (key string, argv []string, err error) {
 	if len(args) == 0 {
-		return "", nil, usage("which lock? (see pawl run --help)")
+		return "", nil, usage("which lock? (see pawl %s --help)", cmd.Name())
 	}
 	key, argv = args[0], args[1:]
 	flags := cmd.Flags()
 	if flags.ArgsLenAtDash() < 0 { // no -- yet: it is still to come, and so may flags
 		if err := flags.Parse(argv); err != nil {
-			return "", nil, usage("%v (see pawl run --help)", err)
+			return "", nil, usage("%v (see pawl %s --help)", err, cmd.Name())
 		}
 		if help, _ := flags.GetBool("help"); help {
 			return "", nil, cmd.Help()
@@ -114,7 +118,7 @@ func cutCommand(cmd *cobra.Command, args []string) (key string, argv []string, e
 		return key, append([]string{}, argv...), nil // not nil: there is a command
 	}
 	if len(argv) == 0 {
-		return "", nil, usage("which command? pawl run %s -- COMMAND", plain.Shell(key))
+		return "", nil, usage("which command? pawl %s %s -- COMMAND", cmd.Name(), plain.Shell(key))
 	}
 	return key, argv, nil
 }

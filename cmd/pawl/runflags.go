@@ -21,6 +21,8 @@ type runFlags struct {
 	killSignal  string
 	maxRuntime  time.Duration
 	minHold     time.Duration
+	once        bool          // of pawl once
+	every       time.Duration // of pawl once alone
 	onLost      string
 	group       string
 	leftovers   string

@@ -35,6 +35,7 @@ type request struct {
 	shared   bool
 	slots    int
 	wait     time.Duration // 0: do not wait
+	every    time.Duration // the period in which there is one run at most, 0 if there is none
 	noWait   bool          // --no-wait was said, rather than --wait 0
 	conflict int           // exit code for busy
 	opts     pawl.Options
@@ -140,6 +141,8 @@ func closeSoon(c *pawl.Client, s *store) {
 
 func lockOf(c *pawl.Client, r request) *pawl.Lock {
 	switch {
+	case r.every > 0:
+		return c.Once(r.key, r.every).Lock()
 	case r.shared:
 		return c.ReadLock(r.key)
 	case r.slots > 1:
@@ -241,6 +244,9 @@ func unreachable(s *store, seen seen, waited time.Duration, r request) *failure 
 // busy says who has the lock instead of us.
 func (p *program) busy(r request, held *pawl.HeldError, waited time.Duration) *failure {
 	name, by := plain.Quote(r.key), holderOf(held.Holder)
+	if r.every > 0 && r.wait == 0 {
+		return hadItsRun(r, held)
+	}
 	if r.wait == 0 {
 		why := "--wait 0"
 		if r.noWait {

@@ -3,6 +3,8 @@ package recipetest
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pawlock/pawl"
@@ -142,6 +144,65 @@ func grace() []check {
 			s.notBefore(time.Now(), began, s.ttl+wait, "the key of a process that crashed")
 			s.notBefore(time.Now(), told, wait, "the key, after its holder knew")
 			s.release(next)
+		}},
+	}
+}
+
+// once: one run in a period, be it released, or be its process dead.
+func once() []check {
+	return []check{
+		{"one_of_many_runs", func(s *stage) {
+			key := s.key("k")
+			var runs atomic.Int32
+			var all sync.WaitGroup
+			for i := range 8 {
+				c := []*pawl.Client{s.a, s.b}[i%2]
+				all.Go(func() {
+					s.eventually("an answer", func() bool { // one that never came has run nothing
+						ran, err := c.Once(key, 30*time.Second).Do(s.ctx, func(context.Context, *pawl.Lease) error {
+							runs.Add(1)
+							return nil
+						})
+						if ran && err != nil {
+							s.Errorf("a run: %v", err)
+						}
+						return ran || err == nil
+					})
+				})
+			}
+			all.Wait()
+			if n := runs.Load(); n != 1 {
+				s.Errorf("got %d runs, want 1", n)
+			}
+		}},
+		{"the_period_is_over_when_it_is", func(s *stage) {
+			period := 2 * s.ttl
+			c, _ := s.severable(&pawl.Options{Label: "short", TTL: s.ttl})
+			began := time.Now()
+			ran, err := c.Once(s.key("k"), period).Do(s.ctx, func(context.Context, *pawl.Lease) error { return nil })
+			if !ran || err != nil {
+				s.Fatalf("the first: got %v, %v, want a run", ran, err)
+			}
+			s.release(s.acquire(s.b.Mutex(s.key("k"))))
+			s.notBefore(time.Now(), began, period, "the next")
+		}},
+		{"a_crash_uses_it_up", func(s *stage) {
+			period := 3 * s.ttl
+			c, line := s.severable(&pawl.Options{Label: "crashes"})
+			began := time.Now()
+			_, _ = c.Once(s.key("k"), period).Do(s.ctx, func(context.Context, *pawl.Lease) error {
+				line.cut.Store(true)
+				return nil
+			})
+			s.release(s.acquire(s.b.Mutex(s.key("k"))))
+			s.notBefore(time.Now(), began, period, "the next")
+		}},
+		{"minimum_hold", func(s *stage) {
+			c, _ := s.severable(&pawl.Options{Label: "short", TTL: s.ttl, MinHold: 2 * s.ttl})
+			began := time.Now()
+			s.release(s.acquire(c.Mutex(s.key("k"))))
+			s.release(s.acquire(s.b.Mutex(s.key("k"))))
+			s.notBefore(time.Now(), began, 2*s.ttl, "a key that was released")
 		}},
 	}
 }
