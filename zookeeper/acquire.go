@@ -114,6 +114,8 @@ func (a *attempt) step(sync bool) (g driver.Grant, done bool, err error) {
 	case e.stat.EphemeralOwner != b.conn.SessionID():
 		_, err = b.move(l, e, asked(c))
 		return g, false, err
+	case !b.asks(e.path):
+		return g, false, nil
 	case l.room(i, c):
 		g, err = b.confirm(l, e, c)
 	default:

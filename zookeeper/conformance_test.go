@@ -1,6 +1,10 @@
 package zookeeper_test
 
 import (
+	"flag"
+	"os"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -67,4 +71,14 @@ func await(t *testing.T, what string, done func() error) {
 		}
 	}
 	t.Fatalf("%s: not after 30s: %v", what, err)
+}
+
+// TestMain lets more tests run at once than there are processors: they wait for
+// claims to end most of the time.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if flag.Lookup("test.parallel").Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		flag.Set("test.parallel", "4")
+	}
+	os.Exit(m.Run())
 }

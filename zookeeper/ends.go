@@ -57,6 +57,13 @@ func (b *backend) keep(path string, before *own, d data, st *zk.Stat) bool {
 	return true
 }
 
+// asks restarts the TTL of a place in line for which somebody asks just now, so that
+// it does not end between two requests. It returns false if it has.
+func (b *backend) asks(path string) bool {
+	o := b.kept(path)
+	return o == nil && !b.over(path) || o != nil && b.keep(path, o, o.data, nil)
+}
+
 // kept returns what this process knows of its claim at path, nil if it keeps none
 // there or is deleting it.
 func (b *backend) kept(path string) *own {

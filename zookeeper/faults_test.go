@@ -65,7 +65,7 @@ func (e ensemble) station(t *testing.T, ttl, session time.Duration, first *tests
 		return err
 	})
 	s.heal()
-	if s.client, err = pawl.New(b, &pawl.Options{TTL: ttl}); err != nil {
+	if s.client, err = pawl.New(b, &pawl.Options{TTL: ttl, RenewEvery: min(ttl/3, time.Second)}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -94,7 +94,7 @@ func TestThreeServers(t *testing.T) {
 // survives: a lock goes on while one of the servers is lost, the one that its
 // holder used or the leader, killed or frozen.
 func survives(t *testing.T, servers ensemble) {
-	const ttl = 6 * time.Second
+	const ttl = 15 * time.Second
 	for _, fault := range []struct {
 		name, mode   string
 		strike, mend func(*testserver.ZooKeeper)

@@ -96,15 +96,9 @@ type link struct {
 func (l *link) agreed() time.Duration { return time.Duration(l.timeout.Load()) * time.Millisecond }
 
 func (l *link) dial(network, address string, timeout time.Duration) (net.Conn, error) {
-	d := &net.Dialer{Timeout: timeout}
-	var (
-		c   net.Conn
-		err error
-	)
-	if l.tls != nil {
-		c, err = tls.DialWithDialer(d, network, address, l.tls)
-	} else {
-		c, err = d.Dial(network, address)
+	c, err := net.DialTimeout(network, address, timeout)
+	if err == nil && l.tls != nil {
+		c, err = l.secure(c, address)
 	}
 	if err != nil {
 		l.failure.Store(&err)
@@ -114,6 +108,30 @@ func (l *link) dial(network, address string, timeout time.Duration) (net.Conn, e
 	w.alarm = time.AfterFunc(time.Hour, func() { c.Close() })
 	w.alarm.Stop()
 	return w, nil
+}
+
+// handshake bounds what a server may take to agree to TLS: a busy one needs longer
+// for that than to accept a connection.
+const handshake = 5 * time.Second
+
+func (l *link) secure(c net.Conn, address string) (net.Conn, error) {
+	config := l.tls
+	if config.ServerName == "" {
+		name, _, err := net.SplitHostPort(address)
+		if err != nil {
+			name = address
+		}
+		config = config.Clone()
+		config.ServerName = name
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), handshake)
+	defer cancel()
+	s := tls.Client(c, config)
+	if err := s.HandshakeContext(ctx); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("TLS with %s: %w", address, err)
+	}
+	return s, nil
 }
 
 // A wire is a connection whose first answer is read along: length, protocol

@@ -17,12 +17,16 @@ import (
 // keep time-outs.
 const ZooKeeperTick = 100 * time.Millisecond
 
+// ZooKeeperMaxSession is the longest session that the servers agree to.
+const ZooKeeperMaxSession = time.Minute
+
 // Where Debian's libzookeeper-java has the server; its manifest names the rest.
 const zooKeeperJar = "/usr/share/java/zookeeper.jar"
 
 // A ZooKeeper is a server, alone or in an ensemble.
 type ZooKeeper struct {
-	Addr string // host:port on the loopback interface
+	Addr       string // host:port on the loopback interface
+	SecureAddr string // the same for TLS, if it was asked for
 
 	t    testing.TB
 	main string // the class
@@ -51,13 +55,50 @@ func StartZooKeeper(t testing.TB, n int) []*ZooKeeper {
 			fmt.Fprintf(&ensemble, "server.%d=%s:%s\n", i+1, addrs[n+i], electionPort)
 		}
 	}
-	var servers []*ZooKeeper
+	return start(t, addrs, n, ensemble.String())
+}
+
+// StartSecureZooKeeper starts a server that takes clients over TLS as well, if
+// they have a certificate.
+func StartSecureZooKeeper(t testing.TB, certs *Certificates) *ZooKeeper {
+	t.Helper()
+	Require(t, "zookeeper", "java")
+	if _, err := os.Stat(zooKeeperJar); err != nil {
+		Miss(t, "zookeeper", err.Error())
+	}
+	pem := func(name string, files ...string) string {
+		var all []byte
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, text...)
+		}
+		path := filepath.Join(tempDir(t), name)
+		if err := os.WriteFile(path, all, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	addrs := freeAddrs(t, 2)
+	_, port, _ := net.SplitHostPort(addrs[1])
+	z := start(t, addrs[:1], 1, fmt.Sprintf("secureClientPort=%s\nsecureClientPortAddress=127.0.0.1\nserverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n"+
+		"ssl.keyStore.type=PEM\nssl.keyStore.location=%s\nssl.trustStore.type=PEM\nssl.trustStore.location=%s\nssl.clientAuth=need\n",
+		port, pem("server.pem", certs.ServerCert, certs.ServerKey), pem("ca.pem", certs.CA)))[0]
+	z.SecureAddr = addrs[1]
+	return z
+}
+
+// start starts n servers that clients find at the first n of addrs.
+func start(t testing.TB, addrs []string, n int, with string) (servers []*ZooKeeper) {
+	t.Helper()
 	for i := range n {
 		z := &ZooKeeper{Addr: addrs[i], t: t, log: new(output), main: "ZooKeeperServerMain"}
 		if n > 1 {
 			z.main = "quorum.QuorumPeerMain"
 		}
-		z.configure(i+1, ensemble.String())
+		z.configure(i+1, with)
 		servers = append(servers, z)
 		z.launch()
 	}
@@ -72,8 +113,8 @@ func (z *ZooKeeper) configure(id int, ensemble string) {
 	dir := tempDir(z.t)
 	z.conf = filepath.Join(dir, "zoo.cfg")
 	_, port, _ := net.SplitHostPort(z.Addr)
-	conf := fmt.Sprintf("tickTime=%d\nminSessionTimeout=200\nmaxSessionTimeout=60000\ndataDir=%s\nclientPort=%s\nclientPortAddress=127.0.0.1\n"+
-		"admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n%s", ZooKeeperTick.Milliseconds(), dir, port, ensemble)
+	conf := fmt.Sprintf("tickTime=%d\nminSessionTimeout=200\nmaxSessionTimeout=%d\ndataDir=%s\nclientPort=%s\nclientPortAddress=127.0.0.1\n"+
+		"admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n%s", ZooKeeperTick.Milliseconds(), ZooKeeperMaxSession.Milliseconds(), dir, port, ensemble)
 	if err := os.WriteFile(z.conf, []byte(conf), 0o600); err != nil {
 		z.t.Fatal(err)
 	}
@@ -98,7 +139,7 @@ func (z *ZooKeeper) Start() {
 func (z *ZooKeeper) launch() {
 	z.t.Helper()
 	cmd := exec.Command("java", "-Xmx128m", "-Xms32m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dzookeeper.forceSync=no",
-		"-Dznode.container.checkIntervalMs=1000", "-cp", zooKeeperJar+":/usr/share/java/slf4j-nop.jar",
+		"-Dznode.container.checkIntervalMs=1000", "-cp", zooKeeperJar+":/usr/share/java/slf4j-nop.jar:/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar",
 		"org.apache.zookeeper.server."+z.main, z.conf)
 	cmd.Stdout, cmd.Stderr = z.log, z.log
 	if err := cmd.Start(); err != nil {
