@@ -2,6 +2,8 @@ package chaos_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -35,11 +37,13 @@ type arena struct {
 	password atomic.Value
 	user     string
 	child    *child
+	rec      *recorder
 	duped    sync.WaitGroup
 	dupes    atomic.Int64 // requests sent twice
 
 	mu   sync.Mutex
 	live []*testserver.Redis // whose keys are sampled; guarded by mu
+	seen map[string]int      // what requests of clients met; guarded by mu
 }
 
 // A station is a client of pawl with connections of its own.
@@ -47,6 +51,7 @@ type station struct {
 	rdb    goredis.UniversalClient
 	proxy  *testserver.Proxy // nil with Sentinel and in a cluster
 	client *pawl.Client
+	holder *pawl.Client // of the same backend, for the witness
 	close  func()
 }
 
@@ -57,8 +62,9 @@ type layout struct {
 	args                                 []string
 }
 
-func build(t *testing.T, l layout, guarded bool, wrap func(driver.Backend, goredis.UniversalClient) driver.Backend) *arena {
-	a := &arena{t: t}
+func build(t *testing.T, f fault, guarded bool, wrap func(driver.Backend, goredis.UniversalClient) driver.Backend) *arena {
+	l := f.layout
+	a := &arena{t: t, rec: newRecorder(), seen: make(map[string]int)}
 	switch {
 	case l.sentinel:
 		a.sentinel = testserver.StartSentinel(t, testserver.SentinelOptions{Replicas: 1})
@@ -88,7 +94,7 @@ func build(t *testing.T, l layout, guarded bool, wrap func(driver.Backend, gored
 		}
 	}
 	for range 3 {
-		a.stations = append(a.stations, a.station(guarded, l, wrap))
+		a.stations = append(a.stations, a.station(f, guarded, wrap))
 	}
 	if l.child {
 		a.child = startChild(t, a.server.Addr)
@@ -127,7 +133,7 @@ func (a *arena) dial(addr string) goredis.UniversalClient {
 	return goredis.NewClient(o)
 }
 
-func (a *arena) station(guarded bool, l layout, wrap func(driver.Backend, goredis.UniversalClient) driver.Backend) *station {
+func (a *arena) station(f fault, guarded bool, wrap func(driver.Backend, goredis.UniversalClient) driver.Backend) *station {
 	s := new(station)
 	if a.cluster == nil && a.sentinel == nil {
 		s.proxy = testserver.StartProxy(a.t, a.server.Addr)
@@ -135,7 +141,8 @@ func (a *arena) station(guarded bool, l layout, wrap func(driver.Backend, goredi
 	} else {
 		s.rdb = a.dial("")
 	}
-	if l.twice {
+	s.rdb.AddHook(watch{a})
+	if f.layout.twice {
 		s.rdb.AddHook(&twice{a: a, second: a.dial("")})
 	}
 	o := new(redis.Options)
@@ -152,8 +159,12 @@ func (a *arena) station(guarded bool, l layout, wrap func(driver.Backend, goredi
 	if s.client, err = pawl.New(b, &pawl.Options{TTL: ttl}); err != nil {
 		a.t.Fatal(err)
 	}
+	if s.holder, err = pawl.New(b, f.holding(guarded)); err != nil {
+		a.t.Fatal(err)
+	}
 	s.close = sync.OnceFunc(func() {
 		s.client.Close()
+		s.holder.Close()
 		b.Close()
 		s.rdb.Close()
 	})
@@ -168,6 +179,73 @@ func (a *arena) victims(r *rand.Rand) []*testserver.Proxy {
 		v = append(v, a.stations[1].proxy)
 	}
 	return v
+}
+
+// What requests of clients meet beside the errors of the server, which are told by
+// their first words.
+const (
+	slow   = "slow"   // an answer after 150ms or more
+	broken = "broken" // no connection, or no answer
+)
+
+// watch is a hook that counts what requests meet.
+type watch struct{ a *arena }
+
+func (h watch) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+
+func (h watch) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return next
+}
+
+func (h watch) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+	return func(ctx context.Context, cmd goredis.Cmder) error {
+		began := time.Now()
+		err := next(ctx, cmd)
+		var sent goredis.Error
+		switch {
+		case errors.As(err, &sent):
+			word, _, _ := strings.Cut(sent.Error(), " ")
+			h.a.met(word)
+		case err != nil:
+			h.a.met(broken)
+		case time.Since(began) >= 150*ms:
+			h.a.met(slow)
+		}
+		return err
+	}
+}
+
+func (a *arena) met(what string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.seen[what]++
+}
+
+// count returns how often requests of clients met one of what.
+func (a *arena) count(what ...string) (n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, w := range what {
+		n += a.seen[w]
+	}
+	return n
+}
+
+// refusals returns how often servers have answered so, by their own counters.
+func (a *arena) refusals(words ...string) (n int) {
+	for _, s := range a.sampled() {
+		stats, _ := s.Try("INFO", "errorstats")
+		text, _ := stats.(string)
+		for line := range strings.Lines(text) {
+			for _, w := range words {
+				var count int
+				if c, _ := fmt.Sscanf(line, "errorstat_"+w+":count=%d", &count); c == 1 {
+					n += count
+				}
+			}
+		}
+	}
+	return n
 }
 
 // twice is a hook that sends each script a second time, a moment later and over

@@ -85,11 +85,16 @@ func (r *recorder) check(exclusive bool) (wrong []string, overlaps int) {
 	defer r.mu.Unlock()
 	for key, ops := range r.ops {
 		if got := linearizable(ops, exclusive); got != porcupine.Ok {
-			wrong = append(wrong, fmt.Sprintf("model: the %d operations on %q are %v", len(ops), key, got))
+			wrong = append(wrong, fmt.Sprintf(modelSays+"the %d operations on %q are %v", len(ops), key, got))
 		}
 	}
 	return wrong, overlaps
 }
+
+// modelSays begins what the model found; the rest is of the direct invariants.
+const modelSays = "model: "
+
+func isOfModel(w string) bool { return strings.HasPrefix(w, modelSays) }
 
 // String lists the operations in the order in which they were called.
 func (r *recorder) String() string {

@@ -32,8 +32,8 @@ type report struct {
 // fault strikes, heals, and checks. A second key has a witness: it holds when the
 // fault strikes, and a challenger waits for it.
 func round(t *testing.T, f fault, guarded bool, seed uint64, wrap func(driver.Backend, goredis.UniversalClient) driver.Backend) report {
-	a := build(t, f.layout, guarded, wrap)
-	rec := newRecorder()
+	a := build(t, f, guarded, wrap)
+	rec := a.rec
 	out := report{record: rec}
 	var mu sync.Mutex
 	wrong := func(format string, args ...any) {
@@ -47,7 +47,7 @@ func round(t *testing.T, f fault, guarded bool, seed uint64, wrap func(driver.Ba
 	sampling, stopSampling := context.WithCancel(t.Context())
 	defer stopSampling()
 	var samples atomic.Int64
-	sampler.Go(func() { a.sampleKeys(sampling, &samples, wrong) })
+	sampler.Go(func() { a.sampleKeys(sampling, f.holding(guarded).TTL, &samples, wrong) })
 	var holds atomic.Int64
 	for i := range 5 {
 		s, r := a.stations[i%3], rand.New(rand.NewPCG(seed, uint64(i+1)))
@@ -66,7 +66,7 @@ func round(t *testing.T, f fault, guarded bool, seed uint64, wrap func(driver.Ba
 	bound, end := context.WithTimeout(t.Context(), patience)
 	defer end()
 	sent := time.Now()
-	witness, err := a.stations[0].client.Mutex("w").Acquire(bound)
+	witness, err := a.stations[0].holder.Mutex("w").Acquire(bound)
 	if err != nil {
 		t.Fatalf("the witness: %v", err)
 	}
@@ -78,6 +78,7 @@ func round(t *testing.T, f fault, guarded bool, seed uint64, wrap func(driver.Ba
 	defer giveUp()
 	workers.Go(func() { challenge(waiting, a.stations[2].client, rec, challenged) })
 
+	before, struck := a.count(f.met...), time.Now()
 	f.strike(a, rand.New(rand.NewPCG(seed, 0)))
 	at := time.Now()
 
@@ -97,11 +98,17 @@ func round(t *testing.T, f fault, guarded bool, seed uint64, wrap func(driver.Ba
 	switch {
 	case f.forgets && !told:
 		wrong("witness: its lock was forgotten, and its next renewal said nothing")
+	case f.outlasts && !told:
+		wrong("witness: it was cut off for longer than its TTL, and holds its lock")
 	case f.keeps && told:
 		wrong("witness: it lost its lock, which nothing took away: %v", context.Cause(witness.Context()))
 	}
 	if told {
-		ended(<-until)
+		end := <-until
+		ended(end)
+		if f.forgets && !guarded && end.Sub(struck) > f.holding(false).TTL-3*time.Second {
+			wrong("witness: its lock was forgotten, and it was told by its own clock and not by a renewal")
+		}
 	} else {
 		ended(endOf(witness))
 		call, cancel := context.WithTimeout(t.Context(), patience)
@@ -138,8 +145,13 @@ func round(t *testing.T, f fault, guarded bool, seed uint64, wrap func(driver.Ba
 		s.close()
 	}
 	a.duped.Wait()
-	if f.layout.twice && a.dupes.Load() == 0 {
-		wrong("no request was sent twice")
+	if f.met != nil && a.count(f.met...) == before {
+		wrong("fault: no request met %q, so that it did not strike", f.met)
+	}
+	if f.struck != nil {
+		if why := f.struck(a); why != "" {
+			wrong("fault: it did not strike: %s", why)
+		}
 	}
 	a.leftovers(wrong)
 	stopSampling()
@@ -209,19 +221,21 @@ func section(ctx context.Context, client *pawl.Client, r *rand.Rand, granted fun
 	lease.Release(call)
 }
 
-// sampleKeys looks at all keys again and again: each ends by itself, within a day.
-// The marker of a quarantine lives longer.
-func (a *arena) sampleKeys(ctx context.Context, samples *atomic.Int64, wrong func(string, ...any)) {
+// sampleKeys looks at all keys again and again: each ends by itself, fences within a
+// day, and the rest soon after the longest TTL. The marker of a quarantine lives longer.
+func (a *arena) sampleKeys(ctx context.Context, longest time.Duration, samples *atomic.Int64, wrong func(string, ...any)) {
 	const script = `
 local bad = {}
 for _, k in ipairs(redis.call('KEYS', '*')) do
 	local left = redis.call('PTTL', k)
-	if string.sub(k, 1, 10) ~= 'pawl.node:' and (left == -1 or left > 86400000) then bad[#bad+1] = k .. ' ' .. left end
+	local most = tonumber(ARGV[1])
+	if string.sub(k, 1, 11) == 'pawl.fence:' then most = 86400000 end
+	if string.sub(k, 1, 10) ~= 'pawl.node:' and k ~= 'snapshot' and (left == -1 or left > most) then bad[#bad+1] = k .. ' ' .. left end
 end
 return bad`
 	for ctx.Err() == nil {
 		for _, s := range a.sampled() {
-			v, err := s.Try("EVAL_RO", script, 0)
+			v, err := s.Try("EVAL_RO", script, 0, (longest + 2*time.Second).Milliseconds())
 			if err != nil {
 				continue // it is down
 			}

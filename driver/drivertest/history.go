@@ -224,8 +224,8 @@ func disjoint(holds []Hold, report reporter) {
 	}
 }
 
-// fenced: the accepted writes of a key never decrease, and one is rejected
-// only if a greater token was granted.
+// fenced: the accepted writes of a key never decrease and have tokens that were
+// granted, and one is rejected only if a greater token was granted.
 func fenced(writes []Write, holds map[string][]Hold, report func(key, format string, args ...any)) {
 	accepted, granted := make(map[string]uint64), make(map[string]uint64)
 	for key, hs := range holds {
@@ -237,6 +237,8 @@ func fenced(writes []Write, holds map[string][]Hold, report func(key, format str
 		switch {
 		case w.Accepted && w.Token < accepted[w.Key]:
 			report(w.Key, "%d was accepted after %d", w.Token, accepted[w.Key])
+		case w.Accepted && w.Token > granted[w.Key]:
+			report(w.Key, "%d was accepted, and %d is the greatest that was granted", w.Token, granted[w.Key])
 		case w.Accepted:
 			accepted[w.Key] = w.Token
 		case w.Token >= granted[w.Key]:

@@ -164,6 +164,10 @@ func TestHistoryFindsWhatIsWrong(t *testing.T) {
 			s.hold("a", 1, 1, 10, 0, 1)
 			s.Wrote(drivertest.Write{Key: "k", Token: 10, Accepted: false})
 		}, []string{drivertest.FencedWrites}},
+		"a write with what nobody was granted": {func(s *script) {
+			s.hold("a", 1, 1, 10, 0, 1)
+			s.Wrote(drivertest.Write{Key: "k", Token: 11, Accepted: true})
+		}, []string{drivertest.FencedWrites}},
 		"all at once": {func(s *script) {
 			s.hold("a", 1, 1, 10, 0, 1)
 			s.hold("b", 1, 1, 10, 2, 3)

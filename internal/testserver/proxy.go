@@ -22,6 +22,7 @@ type Proxy struct {
 	held     [2]time.Time               // until when nothing passes, by direction; guarded by mu
 	delay    [2]time.Duration           // how much later everything arrives, by direction; guarded by mu
 	drop     [2]bool                    // whether what comes is lost, by direction; guarded by mu
+	lost     [2]int                     // how often something was, by direction; guarded by mu
 	released map[chan struct{}]struct{} // those who wait for held; guarded by mu
 }
 
@@ -122,6 +123,13 @@ func (p *Proxy) Drop(dir Direction) {
 	p.drop[dir] = true
 }
 
+// Lost returns how often something was lost to Drop.
+func (p *Proxy) Lost(dir Direction) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lost[dir]
+}
+
 // Heal makes the proxy a plain wire again.
 func (p *Proxy) Heal() {
 	p.mu.Lock()
@@ -199,6 +207,7 @@ func (p *Proxy) carry(dir Direction, from, to net.Conn) {
 func (p *Proxy) pass(dir Direction) bool {
 	p.mu.Lock()
 	if p.drop[dir] {
+		p.lost[dir]++
 		p.mu.Unlock()
 		return false
 	}
