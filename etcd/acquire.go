@@ -23,9 +23,6 @@ type attempt struct {
 	known  bool // it was granted before
 }
 
-// errChanged: what a request was based on is not so any more.
-var errChanged = errors.New("etcd: the line has changed")
-
 // Acquire implements driver.Backend. It reads the line and then asks for one
 // change to it, on the condition that the line still says the same.
 func (b *backend) Acquire(ctx context.Context, c driver.Claim) (driver.Grant, error) {
@@ -106,19 +103,14 @@ func (a *attempt) queue(ctx context.Context, l *line) (driver.Grant, error) {
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	resp, err := a.client.Txn(ctx).If(
-		clientv3.Compare(clientv3.CreateRevision(a.key), "=", 0),
-		a.unforced(l),
-	).Then(
+	resp, err := a.write(ctx,
+		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(a.key), "=", 0), a.unforced(l)},
 		clientv3.OpPut(a.key, recordOf(a.claim).encode(), clientv3.WithLease(lease)),
 		a.getLine(l.lock),
 		clientv3.OpGet(a.names.floor(l.lock)),
-	).Commit()
+	)
 	if err != nil {
-		return driver.Grant{}, wrap(err)
-	}
-	if !resp.Succeeded {
-		return driver.Grant{}, errChanged
+		return driver.Grant{}, err
 	}
 	l.revision = resp.Header.Revision
 	l.setEntries(a.names, resp.Responses[1].GetResponseRange().Kvs)
@@ -166,20 +158,12 @@ func (a *attempt) commit(ctx context.Context, l *line, rec record, lease clientv
 	case l.floorMod != 0:
 		floor = append(floor, clientv3.OpDelete(a.names.floor(l.lock))) // the revision has passed it
 	}
-	resp, err := a.client.Txn(ctx).If(
-		still,
-		a.unforced(l),
-		clientv3.Compare(clientv3.ModRevision(a.names.floor(l.lock)), "=", l.floorMod),
-	).Then(
+	resp, err := a.write(ctx,
+		[]clientv3.Cmp{still, a.unforced(l), clientv3.Compare(clientv3.ModRevision(a.names.floor(l.lock)), "=", l.floorMod)},
 		append(floor, clientv3.OpPut(a.key, rec.encode(), clientv3.WithLease(lease)))...,
-	).Commit()
-	switch {
-	case errors.Is(err, rpctypes.ErrLeaseNotFound) && !a.over.has(a.id):
-		return driver.Grant{}, errChanged // it ended while we asked
-	case err != nil:
-		return driver.Grant{}, wrap(err)
-	case !resp.Succeeded:
-		return driver.Grant{}, errChanged
+	)
+	if err != nil {
+		return driver.Grant{}, err
 	}
 	a.leased = false
 	token := rec.Token
@@ -248,7 +232,11 @@ func (a *attempt) lease(ctx context.Context) (clientv3.LeaseID, time.Duration, e
 		return 0, 0, &driver.LostError{Reason: driver.Expired}
 	}
 	a.leased = true
-	return a.grant(ctx, a.id, seconds(a.claim.TTL))
+	id, ttl, err := a.grant(ctx, a.id, seconds(a.claim.TTL))
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		err = errChanged // it was there, and ended before it was renewed
+	}
+	return id, ttl, err
 }
 
 // relet begins the time of an entry's lease anew, or makes another where the TTL
@@ -276,7 +264,7 @@ func (b *backend) replaced(ctx context.Context, own *entry, lease clientv3.Lease
 	switch {
 	case err == nil:
 		b.tidy(ctx, own.lease)
-	case errors.Is(err, errChanged):
+	case errors.Is(err, errChanged) && !errors.Is(err, errSilent):
 		b.tidy(ctx, lease)
 	}
 }
@@ -285,17 +273,8 @@ func (b *backend) replaced(ctx context.Context, own *entry, lease clientv3.Lease
 // and its place in line stay.
 func (b *backend) rewrite(ctx context.Context, own *entry, rec record, lease clientv3.LeaseID) error {
 	rec.Token = own.token()
-	resp, err := b.client.Txn(ctx).If(unmodified(own)).
-		Then(clientv3.OpPut(own.key, rec.encode(), clientv3.WithLease(lease))).Commit()
-	switch {
-	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		return errChanged
-	case err != nil:
-		return wrap(err)
-	case !resp.Succeeded:
-		return errChanged
-	}
-	return nil
+	_, err := b.write(ctx, []clientv3.Cmp{unmodified(own)}, clientv3.OpPut(own.key, rec.encode(), clientv3.WithLease(lease)))
+	return err
 }
 
 // unmodified is true while e stands in line as it was read.

@@ -16,14 +16,28 @@ import (
 )
 
 func TestConformance(t *testing.T) {
+	releases(t, func(t *testing.T, current bool) { testConformance(t, testserver.EtcdOptions{Current: current}) })
+}
+
+// releases runs a test on the etcd of Debian, an old one, and on the current one.
+func releases(t *testing.T, test func(t *testing.T, current bool)) {
 	t.Parallel()
-	shared := testserver.StartEtcd(t, 1)[0]
+	for name, current := range map[string]bool{"installed": false, "current": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, current)
+		})
+	}
+}
+
+func testConformance(t *testing.T, o testserver.EtcdOptions) {
+	shared := testserver.StartEtcd(t, o)[0]
 	drivertest.Run(t, drivertest.Harness{
 		New: func(t *testing.T) drivertest.Store {
 			server := shared
 			crashes := strings.Contains(t.Name(), "/Durability/")
 			if crashes {
-				server = testserver.StartEtcd(t, 1)[0] // alone: a crash is felt by all
+				server = testserver.StartEtcd(t, o)[0] // alone: a crash is felt by all
 			}
 			proxies := make(map[driver.Backend]*testserver.Proxy)
 			var clients []*clientv3.Client
@@ -46,7 +60,7 @@ func TestConformance(t *testing.T) {
 				},
 			}
 		},
-		TTL: 2 * time.Second,
+		TTL: 3 * time.Second, Prompt: 15 * time.Second,
 	})
 }
 
@@ -54,8 +68,8 @@ func TestConformance(t *testing.T) {
 func connect(t testing.TB, addrs ...string) *clientv3.Client {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: addrs, DialTimeout: time.Second, Logger: zap.NewNop(),
-		DialKeepAliveTime: time.Second, DialKeepAliveTimeout: time.Second,
+		Endpoints: addrs, DialTimeout: 10 * time.Second, Logger: zap.NewNop(),
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -39,10 +39,11 @@ type backend struct {
 }
 
 // New returns a backend on the servers of client, whose Close it leaves to the
-// caller. The client should list all members, and ask its connections for a sign
-// of life (clientv3.Config.DialKeepAliveTime), or it takes long to leave one that
-// is silent. It may be authenticated: its user needs to read and write the keys
-// that begin with the prefix.
+// caller. The client should list all members, since each request goes to another
+// one, and ask its connections for a sign of life (DialKeepAliveTime of its
+// Config), or it takes long to leave a member that is silent. It may be
+// authenticated: its user needs to read and write the keys that begin with the
+// prefix.
 func New(client *clientv3.Client, o *Options) driver.Backend {
 	if o == nil {
 		o = new(Options)
@@ -56,7 +57,11 @@ func New(client *clientv3.Client, o *Options) driver.Backend {
 }
 
 // Traits implements driver.Backend.
-func (*backend) Traits() driver.Traits {
+func (*backend) Traits() driver.Traits { return Traits() }
+
+// Traits returns what the backend promises, of which nothing depends on the
+// servers.
+func Traits() driver.Traits {
 	return driver.Traits{
 		Name:     "etcd",
 		Fencing:  true,

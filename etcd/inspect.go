@@ -16,13 +16,13 @@ func (b *backend) Inspect(ctx context.Context, key string, limit int) (driver.St
 	if err := driver.ValidateKey(key); err != nil {
 		return driver.State{}, err
 	}
-	resp, err := b.client.Txn(ctx).Then(
+	resp, err := b.query(ctx,
 		b.getLine(key),
 		clientv3.OpGet(b.names.floor(key)),
 		clientv3.OpGet(b.names.notices(key), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortAscend)),
-	).Commit()
+	)
 	if err != nil {
-		return driver.State{}, wrap(err)
+		return driver.State{}, err
 	}
 	l := &line{lock: key}
 	l.setEntries(b.names, resp.Responses[0].GetResponseRange().Kvs)
@@ -70,9 +70,11 @@ func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Hold
 			return ok
 		}
 		for {
-			resp, err := b.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(page))
+			resp, err := ask(ctx, b, func(ctx context.Context) (*clientv3.GetResponse, error) {
+				return b.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(page))
+			})
 			if err != nil {
-				yield(driver.Holder{}, wrap(err))
+				yield(driver.Holder{}, err)
 				return
 			}
 			for _, kv := range resp.Kvs {

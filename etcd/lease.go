@@ -12,55 +12,59 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/pawlock/pawl/driver"
 )
 
 // grant makes sure that there is the lease id, its time begun anew, and returns
 // how long it lasts: whole seconds, and no less than the server's minimum. A lease
 // that an attempt with a lost answer has made is found again. With NoLease the
-// server draws the ID.
+// server draws the ID, and one whose answer is lost ends by itself.
 func (b *backend) grant(ctx context.Context, id clientv3.LeaseID, seconds int64) (clientv3.LeaseID, time.Duration, error) {
-	resp, err := b.leases.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: int64(id), TTL: seconds})
-	if err = rpctypes.Error(err); errors.Is(err, rpctypes.ErrLeaseExist) {
+	resp, err := ask(ctx, b, func(ctx context.Context) (*pb.LeaseGrantResponse, error) {
+		resp, err := b.leases.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: int64(id), TTL: seconds})
+		return resp, rpctypes.Error(err)
+	})
+	if errors.Is(err, rpctypes.ErrLeaseExist) {
 		ttl, err := b.keepAlive(ctx, id)
 		return id, ttl, err
 	}
 	if err != nil {
-		return 0, 0, wrap(err)
+		return 0, 0, err
 	}
 	return clientv3.LeaseID(resp.ID), time.Duration(resp.TTL) * time.Second, nil
 }
 
-// keepAlive begins the time of a lease anew. It asks once: the client's
-// KeepAliveOnce asks on and on without a pause while no server answers.
+// keepAlive begins the time of a lease anew. The client's KeepAliveOnce won't do:
+// it asks on and on without a pause while no server answers.
 func (b *backend) keepAlive(ctx context.Context, id clientv3.LeaseID) (time.Duration, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the stream
-	stream, err := b.leases.LeaseKeepAlive(clientv3.WithRequireLeader(ctx))
-	if err != nil {
-		return 0, wrap(rpctypes.Error(err))
-	}
-	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}); err != nil {
-		return 0, wrap(rpctypes.Error(err))
-	}
-	resp, err := stream.Recv()
-	if err != nil {
-		return 0, wrap(rpctypes.Error(err))
-	}
-	if resp.TTL <= 0 {
-		return 0, wrap(rpctypes.ErrLeaseNotFound)
-	}
-	return time.Duration(resp.TTL) * time.Second, nil
+	return ask(ctx, b, func(ctx context.Context) (time.Duration, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel() // ends the stream
+		stream, err := b.leases.LeaseKeepAlive(clientv3.WithRequireLeader(ctx))
+		if err != nil {
+			return 0, rpctypes.Error(err)
+		}
+		if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}); err != nil {
+			return 0, rpctypes.Error(err)
+		}
+		resp, err := stream.Recv()
+		switch {
+		case err != nil:
+			return 0, rpctypes.Error(err)
+		case resp.TTL <= 0:
+			return 0, rpctypes.ErrLeaseNotFound
+		}
+		return time.Duration(resp.TTL) * time.Second, nil
+	})
 }
 
 // revoke ends a lease and what hangs on it. It says nothing of a lease that has
 // ended.
 func (b *backend) revoke(ctx context.Context, id clientv3.LeaseID) error {
-	if _, err := b.client.Revoke(ctx, id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		return wrap(err)
+	_, err := ask(ctx, b, func(ctx context.Context) (*clientv3.LeaseRevokeResponse, error) { return b.client.Revoke(ctx, id) })
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // tidyTime bounds what is cleaned up after the caller's context may have ended.
@@ -95,20 +99,6 @@ func parseRef(s string) ref {
 		return ref{}
 	}
 	return ref{clientv3.LeaseID(id), n}
-}
-
-// wrap says of an error that etcd has done nothing if that is certain.
-func wrap(err error) error {
-	for _, definite := range []error{
-		rpctypes.ErrNoSpace, rpctypes.ErrTooManyRequests, rpctypes.ErrRequestTooLarge, rpctypes.ErrNotCapable,
-		rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision,
-		rpctypes.ErrAuthFailed, rpctypes.ErrLeaseNotFound, rpctypes.ErrLeaseTTLTooLarge, rpctypes.ErrCorrupt,
-	} {
-		if errors.Is(err, definite) {
-			return fmt.Errorf("%w: %w", driver.ErrRefused, err)
-		}
-	}
-	return err
 }
 
 // ended remembers the claims that were released here last. An attempt that is

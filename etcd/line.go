@@ -28,13 +28,9 @@ type line struct {
 
 // read reads the line of a lock, and the notice for the claim id.
 func (b *backend) read(ctx context.Context, lock, id string) (*line, error) {
-	resp, err := b.client.Txn(ctx).Then(
-		b.getLine(lock),
-		clientv3.OpGet(b.names.floor(lock)),
-		clientv3.OpGet(b.names.notice(lock, id)),
-	).Commit()
+	resp, err := b.query(ctx, b.getLine(lock), clientv3.OpGet(b.names.floor(lock)), clientv3.OpGet(b.names.notice(lock, id)))
 	if err != nil {
-		return nil, wrap(err)
+		return nil, err
 	}
 	l := &line{lock: lock, revision: resp.Header.Revision}
 	l.setEntries(b.names, resp.Responses[0].GetResponseRange().Kvs)
@@ -147,7 +143,9 @@ func (b *backend) left(ctx context.Context, e *entry) time.Duration {
 	if e == nil || e.lease == clientv3.NoLease {
 		return -1
 	}
-	resp, err := b.client.TimeToLive(ctx, e.lease)
+	resp, err := ask(ctx, b, func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
+		return b.client.TimeToLive(ctx, e.lease)
+	})
 	if err != nil {
 		return -1
 	}

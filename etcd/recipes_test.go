@@ -11,7 +11,7 @@ import (
 
 func TestRecipes(t *testing.T) {
 	t.Parallel()
-	server := testserver.StartEtcd(t, 1)[0]
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{})[0]
 	recipetest.Run(t, recipetest.Harness{New: func(t *testing.T) func() driver.Backend {
 		return func() driver.Backend { return etcd.New(connect(t, server.Addr), nil) }
 	}})

@@ -109,5 +109,10 @@ func noticeOf(kvs []*mvccpb.KeyValue) *driver.Notice {
 	if len(kvs) == 0 || json.Unmarshal(kvs[0].Value, &n) != nil {
 		return nil
 	}
+	return n.told()
+}
+
+// told is the notice as the core knows it.
+func (n notice) told() *driver.Notice {
 	return &driver.Notice{Force: n.Force, By: n.By, Why: n.Why, At: time.UnixMicro(n.At)}
 }

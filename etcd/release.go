@@ -42,18 +42,16 @@ func (b *backend) Release(ctx context.Context, c driver.Claim) error {
 		if !errors.Is(err, errChanged) {
 			return err
 		}
+		again = again || errors.Is(err, errSilent)
 	}
 }
 
 // remove deletes an entry as it was read, with other changes at the same time,
 // and ends its lease.
 func (b *backend) remove(ctx context.Context, own *entry, more ...clientv3.Op) error {
-	resp, err := b.client.Txn(ctx).If(unmodified(own)).Then(append(more, clientv3.OpDelete(own.key))...).Commit()
+	_, err := b.write(ctx, []clientv3.Cmp{unmodified(own)}, append(more, clientv3.OpDelete(own.key))...)
 	if err != nil {
-		return wrap(err)
-	}
-	if !resp.Succeeded {
-		return errChanged
+		return err
 	}
 	if !own.foreign { // theirs may bear more than this key
 		b.tidy(ctx, own.lease)

@@ -84,15 +84,9 @@ func (b *backend) raise(ctx context.Context, l *line, own *entry, floor uint64) 
 	if floor == 0 || floor < max(l.floor, uint64(l.revision)+1) {
 		return nil
 	}
-	resp, err := b.client.Txn(ctx).If(
+	_, err := b.write(ctx, []clientv3.Cmp{
 		unmodified(own),
 		clientv3.Compare(clientv3.ModRevision(b.names.floor(l.lock)), "=", l.floorMod),
-	).Then(b.putFloor(l.lock, floor+1)).Commit()
-	switch {
-	case err != nil:
-		return wrap(err)
-	case !resp.Succeeded:
-		return errChanged
-	}
-	return nil
+	}, b.putFloor(l.lock, floor+1))
+	return err
 }

@@ -109,7 +109,8 @@ func denied(err error) bool {
 	if errors.Is(err, fs.ErrPermission) {
 		return true
 	}
-	for _, word := range []string{"NOAUTH", "WRONGPASS", "NOPERM", "ERR invalid password", "ERR AUTH", "unauthenticated", "zk: not authenticated"} {
+	for _, word := range []string{"NOAUTH", "WRONGPASS", "NOPERM", "ERR invalid password", "ERR AUTH", "unauthenticated", "zk: not authenticated",
+		"etcdserver: permission denied", "etcdserver: authentication failed", "etcdserver: user name is empty"} {
 		if strings.Contains(" "+err.Error(), " "+word) {
 			return true
 		}

@@ -82,6 +82,7 @@ Stores (--url or PAWL_URL):
   redis+sentinel://s1[:port],s2/master[/db]     the master that Sentinel names (rediss+sentinel: TLS)
   redis+cluster://h1[:port],h2                  a cluster, of which some nodes are named (rediss+cluster)
   redlock+redis://h1[:port],h2,h3[/db]          servers of which a majority decides (redlock+rediss)
+  etcd://[user:password@]h1[:port],h2[/prefix]  an etcd cluster; prefix begins all keys (etcds: TLS)
   zk://[user:password@]h1[:port],h2[/root]      a ZooKeeper ensemble (zks: TLS)
   mem://                                        this process alone, to try things out
 

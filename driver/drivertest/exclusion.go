@@ -165,7 +165,7 @@ func idempotence() []check {
 				return true
 			})
 		}},
-		{"never_after_the_end", func(s *stage) {
+		{"never_after_the_end", func(s *stage) { // G10
 			key := s.key("released")
 			a := s.a.take(s.a.mutex(key))
 			s.a.drop(a.Claim)

@@ -87,7 +87,7 @@ func renewal() []check {
 				return true
 			})
 		}},
-		{"never_resurrects", func(s *stage) { // B05, T14
+		{"never_resurrects", func(s *stage) { // B05, G10, T14
 			expired, released, followed := s.key("expired"), s.key("released"), s.key("followed")
 			a := s.a.take(lasting(s.ttl, s.a.mutex(expired)))
 			s.b.emptyBy(s.gone(a), expired)

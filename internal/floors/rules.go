@@ -100,7 +100,7 @@ func floorsHold(r *repository, report func(string, int, string)) {
 func workIsComplete(r *repository, report func(string, int, string)) {
 	for dir := range r.modules {
 		in := regexp.MustCompile(`(?m)^\s*(use\s+)?(\./)?` + regexp.QuoteMeta(dir) + `\s*$`).MatchString(r.work)
-		switch out := dir == "tools" || dir == "bench"; {
+		switch out := top(dir) == "tools" || dir == "bench"; {
 		case !in && !out:
 			report(path.Join(dir, "go.mod"), 0, "this module is not in go.work, where the checks and tests look for it")
 		case in && out:

@@ -93,7 +93,12 @@ func (c *Certificates) Client() *tls.Config {
 	return &tls.Config{RootCAs: c.roots, Certificates: []tls.Certificate{c.client}, MinVersion: tls.VersionTLS12}
 }
 
-// args are those of a server.
+// etcdArgs are those of an etcd server, which asks clients for a certificate.
+func (c *Certificates) etcdArgs() []string {
+	return []string{"--cert-file", c.ServerCert, "--key-file", c.ServerKey, "--trusted-ca-file", c.CA, "--client-cert-auth"}
+}
+
+// args are those of a Redis server.
 func (c *Certificates) args() []string {
 	return []string{"--tls-cert-file", c.ServerCert, "--tls-key-file", c.ServerKey, "--tls-ca-cert-file", c.CA,
 		"--tls-replication", "yes", "--tls-cluster", "yes"}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -18,51 +19,76 @@ type Etcd struct {
 	Addr string // host:port for clients, on the loopback interface
 	Name string // of the member
 
-	t    testing.TB
-	args []string
-	log  *output
+	t       testing.TB
+	program string
+	args    []string
+	url     string
+	http    *http.Client
+	log     *output
 
 	mu  sync.Mutex
 	cmd *exec.Cmd // guarded by mu
 }
 
-// EtcdProgram returns the server that is tested: etcd, or what the environment
-// variable PAWL_ETCD_SERVER names.
-func EtcdProgram() string { return programOr("PAWL_ETCD_SERVER", "etcd") }
-
-// EtcdctlProgram returns the client program that is tested: etcdctl, or what the
-// environment variable PAWL_ETCDCTL names.
-func EtcdctlProgram() string { return programOr("PAWL_ETCDCTL", "etcdctl") }
-
-func programOr(variable, otherwise string) string {
-	if p := os.Getenv(variable); p != "" {
-		return p
-	}
-	return otherwise
+// EtcdOptions say how a cluster is started. The zero value is one member of the
+// etcd that is installed.
+type EtcdOptions struct {
+	Members int           // default 1
+	Current bool          // the current release, which .ci/etcd builds, in place of the one installed
+	TLS     *Certificates // for clients, who need a certificate
+	Args    []string      // added to the command lines, one word each
 }
 
-// StartEtcd starts a cluster of n members and waits until each answers. It skips
-// the test where the server is missing, and fails it if PAWL_REQUIRE names etcd.
-// The logs are shown if the test fails. More args are added to the command lines.
-func StartEtcd(t testing.TB, n int, args ...string) []*Etcd {
+// EtcdProgram returns the path of etcd, or of etcdctl. It skips the test where it is
+// missing, and fails it if PAWL_REQUIRE names etcd or, for the current release,
+// etcd-current.
+func EtcdProgram(t testing.TB, name string, current bool) string {
 	t.Helper()
-	Require(t, "etcd", EtcdProgram())
+	if !current {
+		Require(t, "etcd", name)
+		return name
+	}
+	_, here, _, _ := runtime.Caller(0)
+	p := filepath.Join(filepath.Dir(here), "../../.bin/etcd", name)
+	if _, err := os.Stat(p); err != nil {
+		Miss(t, "etcd-current", err.Error()+": .ci/etcd builds it")
+	}
+	return p
+}
+
+// StartEtcd starts a cluster and waits until each member answers. The logs are
+// shown if the test fails.
+func StartEtcd(t testing.TB, o EtcdOptions) []*Etcd {
+	t.Helper()
+	program := EtcdProgram(t, "etcd", o.Current)
+	n := max(o.Members, 1)
 	addrs := freeAddrs(t, 2*n)
+	scheme, transport := "http://", new(http.Transport)
+	if o.TLS != nil {
+		scheme, transport.TLSClientConfig = "https://", o.TLS.Client()
+	}
 	var cluster []string
 	for i := range n {
 		cluster = append(cluster, fmt.Sprintf("m%d=http://%s", i, addrs[n+i]))
 	}
 	var members []*Etcd
 	for i := range n {
-		e := &Etcd{Addr: addrs[i], Name: fmt.Sprintf("m%d", i), t: t, log: new(output)}
-		client, peer := "http://"+addrs[i], "http://"+addrs[n+i]
-		e.args = append([]string{
-			"--name", e.Name, "--data-dir", filepath.Join(tempDir(t), "data"),
-			"--listen-client-urls", client, "--advertise-client-urls", client,
+		e := &Etcd{
+			Addr: addrs[i], Name: fmt.Sprintf("m%d", i), t: t, program: program, url: scheme + addrs[i],
+			http: &http.Client{Timeout: 2 * time.Second, Transport: transport}, log: new(output),
+		}
+		peer := "http://" + addrs[n+i]
+		e.args = []string{
+			"--name", e.Name, "--data-dir", filepath.Join(memoryDir(t), "data"),
+			"--listen-client-urls", e.url, "--advertise-client-urls", e.url,
 			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
 			"--initial-cluster", strings.Join(cluster, ","), "--initial-cluster-state", "new",
 			"--log-level", "warn", "--logger", "zap",
-		}, args...)
+		}
+		if o.TLS != nil {
+			e.args = append(e.args, o.TLS.etcdArgs()...)
+		}
+		e.args = append(e.args, o.Args...)
 		e.cleanUp()
 		e.launch()
 		members = append(members, e)
@@ -76,6 +102,7 @@ func StartEtcd(t testing.TB, n int, args ...string) []*Etcd {
 func (e *Etcd) cleanUp() {
 	e.t.Cleanup(func() {
 		e.Kill()
+		e.http.CloseIdleConnections()
 		if e.t.Failed() {
 			e.t.Logf("log of etcd on %s:\n%s", e.Addr, e.log)
 		}
@@ -91,11 +118,14 @@ func (e *Etcd) Start() {
 
 func (e *Etcd) launch() {
 	e.t.Helper()
-	cmd := exec.Command(EtcdProgram(), e.args...)
-	cmd.Env = append(os.Environ(), "ETCD_UNSUPPORTED_ARCH=arm64")
+	cmd := exec.Command(e.program, e.args...)
+	cmd.Env = os.Environ()
+	if runtime.GOARCH != "amd64" {
+		cmd.Env = append(cmd.Env, "ETCD_UNSUPPORTED_ARCH="+runtime.GOARCH) // 3.4 asks for it
+	}
 	cmd.Stdout, cmd.Stderr = e.log, e.log
 	if err := cmd.Start(); err != nil {
-		e.t.Fatalf("start %s: %v", EtcdProgram(), err)
+		e.t.Fatalf("start %s: %v", e.program, err)
 	}
 	e.mu.Lock()
 	e.cmd = cmd
@@ -105,10 +135,8 @@ func (e *Etcd) launch() {
 // await waits until the member answers, with a leader.
 func (e *Etcd) await() {
 	e.t.Helper()
-	client := &http.Client{Timeout: 2 * time.Second}
-	defer client.CloseIdleConnections()
 	poll(e.t, "etcd on "+e.Addr+" is healthy", func() error {
-		resp, err := client.Get("http://" + e.Addr + "/health")
+		resp, err := e.http.Get(e.url + "/health")
 		if err != nil {
 			return err
 		}

@@ -103,3 +103,25 @@ func module(t *testing.T, repo, main string, replace ...string) string {
 	}
 	return dir
 }
+
+// What the stores that a user does not use need is nowhere in the graph of his
+// modules, not even unused: it would raise the versions of what he does use.
+func TestOtherStoresAreInNobodysModules(t *testing.T) {
+	repo := clone(t)
+	dir := module(t, repo, "package main\n\nimport (\n\t_ \"github.com/pawlock/pawl\"\n\t_ \"github.com/pawlock/pawl/redis/goredis\"\n)\n\nfunc main() {}\n",
+		"github.com/pawlock/pawl=.", "github.com/pawlock/pawl/redis/goredis=redis/goredis")
+	if err := copyFile(filepath.Join(dir, "go.sum"), filepath.Join(repo, "redis/goredis/go.sum")); err != nil {
+		t.Fatal(err)
+	}
+	list := run(t, dir, []string{"GOWORK=off", "GOFLAGS=-mod=mod"}, "go", "list", "-m", "all")
+	if !strings.Contains(list, "github.com/redis/go-redis/v9") {
+		t.Errorf("got modules without go-redis: this test does not look where it should:\n%s", list)
+	}
+	for _, word := range []string{"etcd", "grpc", "zookeeper", "protobuf"} {
+		for line := range strings.Lines(list) {
+			if strings.Contains(line, word) {
+				t.Errorf("a user of pawl on Redis also gets %s", line)
+			}
+		}
+	}
+}

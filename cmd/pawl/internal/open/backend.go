@@ -21,8 +21,11 @@ func (t *Target) Open() (driver.Backend, error) {
 	case Memory:
 		return memory.New(nil), nil
 	}
-	if t.zooKeeper() {
+	switch {
+	case t.zooKeeper():
 		return t.openZooKeeper()
+	case t.etcd():
+		return t.openEtcd()
 	}
 	if len(t.Nodes) > 0 {
 		return t.openQuorum()

@@ -28,7 +28,10 @@ func (t *Target) parseHosts(s string) error {
 	if t.Scheme == Sentinel || t.Scheme == SentinelTLS {
 		port = 26379
 	}
-	if t.zooKeeper() {
+	switch {
+	case t.etcd():
+		port = 2379
+	case t.zooKeeper():
 		port = 2181
 	}
 	for _, item := range list {
@@ -122,7 +125,7 @@ func (t *Target) parseParameter(name, value string) error {
 		return parseSpan(&t.Session, value)
 	case name == "tick" && t.zooKeeper():
 		return parseSpan(&t.Tick, value)
-	case name == "quarantine" && !cluster && !t.zooKeeper():
+	case name == "quarantine" && !cluster && !t.zooKeeper() && !t.etcd():
 		d, err := time.ParseDuration(value)
 		if err != nil || d <= 0 {
 			return errQuarantine

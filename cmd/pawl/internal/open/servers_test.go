@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -240,6 +241,68 @@ func TestThePasswordIsReadForEachConnection(t *testing.T) {
 	write("new")
 	if g, err := b.Renew(t.Context(), c); err != nil || g.Token != c.Grant.Token {
 		t.Errorf("Renew with the new password: got %+v, %v, want the same grant", g, err)
+	}
+}
+
+func TestEtcdClusters(t *testing.T) {
+	certs := testserver.NewCertificates(t)
+	secure := testserver.StartEtcd(t, testserver.EtcdOptions{TLS: certs})[0]
+	plain := testserver.StartEtcd(t, testserver.EtcdOptions{})[0]
+	pair := "?ca=" + certs.CA + "&cert=" + certs.ClientCert + "&key=" + certs.ClientKey
+	for _, url := range []string{
+		"etcd://" + plain.Addr,
+		"etcd://127.0.0.1:1," + plain.Addr + "//some/prefix/", // one of them may be down
+		"etcds://" + secure.Addr + pair,
+	} {
+		if err := use(t, url); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	for url, want := range map[string]string{
+		"etcds://" + secure.Addr:                            "authority",
+		"etcds://" + secure.Addr + "?ca=" + certs.CA:        "", // which of them tells differs
+		"etcds://" + plain.Addr + "?ca=" + certs.CA:         "handshake",
+		"etcd://locker:@" + plain.Addr:                      "PAWL_PASSWORD",
+		"etcd://:MARKER@" + plain.Addr:                      "with a user",
+		"etcds://" + secure.Addr + "?ca=" + certs.ServerKey: "has no certificate",
+	} {
+		if err := use(t, url); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "MARKER") {
+			t.Errorf("%s: got error %v, want %q, without the password", url, err, want)
+		}
+	}
+
+	// With users: one that may write below a prefix and nowhere else.
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{})[0]
+	etcdctl := func(args ...string) {
+		cmd := exec.Command(testserver.EtcdProgram(t, "etcdctl", false), append([]string{"--endpoints", server.Addr}, args...)...)
+		cmd.Env = append(os.Environ(), "ETCDCTL_API=3")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("etcdctl %q: %v: %s", args, err, out)
+		}
+	}
+	etcdctl("user", "add", "root:r")
+	etcdctl("user", "add", "locker:p@")
+	etcdctl("role", "add", "locks")
+	etcdctl("role", "grant-permission", "locks", "--prefix=true", "readwrite", "locks/")
+	etcdctl("user", "grant-role", "locker", "locks")
+	etcdctl("user", "grant-role", "root", "root")
+	etcdctl("auth", "enable")
+	if err := use(t, "etcd://locker:p%40@"+server.Addr+"/locks/"); err != nil {
+		t.Errorf("a user where it may write: %v", err)
+	}
+	if err := use(t, "etcd://locker@"+server.Addr+"/locks/", func(target *open.Target) {
+		target.Refresh = func() (string, error) { return "p@", nil }
+	}); err != nil {
+		t.Errorf("a password from a file: %v", err)
+	}
+	for _, url := range []string{
+		"etcd://locker:p%40@" + server.Addr + "/others/",
+		"etcd://locker:MARKER@" + server.Addr + "/locks/",
+		"etcd://" + server.Addr + "/locks/",
+	} {
+		if err := use(t, url); !errors.Is(err, driver.ErrRefused) || strings.Contains(err.Error(), "MARKER") {
+			t.Errorf("%s: got %v, want ErrRefused, without the password", url, err)
+		}
 	}
 }
 

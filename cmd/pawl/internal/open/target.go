@@ -7,9 +7,10 @@
 //	redis+sentinel://…s1[:26379],s2/master[/db]       the master that Sentinel names
 //	redis+cluster://…h1[:6379],h2                     a Redis Cluster, of which some nodes are named
 //	redlock+redis://…h1[:6379],h2,h3[/db]             independent servers, of which a majority decides
+//	etcd://[user:password@]h1[:2379],h2[/prefix]      an etcd cluster
 //	zk://[user:password@]h1[:2181],h2[/root]          a ZooKeeper ensemble
 //
-// With rediss in place of redis, or zks in place of zk, it is over TLS. Lettuce's redis-sentinel:// is
+// With rediss in place of redis, etcds in place of etcd, or zks in place of zk, it is over TLS. Lettuce's redis-sentinel:// is
 // understood too, and redlock:// is redlock+redis://.
 //
 // It has a parser of its own. The one of net/url quotes the whole URL,
@@ -45,6 +46,8 @@ const (
 	Redlock     Scheme = "redlock+redis"
 	RedlockTLS  Scheme = "redlock+rediss"
 
+	Etcd         Scheme = "etcd"
+	EtcdTLS      Scheme = "etcds"
 	ZooKeeper    Scheme = "zk"
 	ZooKeeperTLS Scheme = "zks"
 )
@@ -67,7 +70,7 @@ func scheme(name string) Scheme {
 // A Target is a URL taken apart.
 type Target struct {
 	Scheme      Scheme
-	Path        string // File: the directory. RedisUnix: the socket. ZooKeeper: the root, empty for the default
+	Path        string // File: the directory. RedisUnix: the socket. ZooKeeper: the root, empty for the default. Etcd: what keys begin with
 	Hosts       []Host // the servers, the sentinels, some of a cluster's nodes
 	Master      string // Sentinel: its name for the servers
 	DB          int    // all of Redis but Cluster: the number of the database
@@ -108,11 +111,11 @@ type TLS struct {
 // Errors of [Parse]. None shows any part of the URL.
 var (
 	errScheme = errors.New("its scheme is not one of file, mem, redis, rediss, redis+unix, unix, redis+sentinel, rediss+sentinel, redis-sentinel, rediss-sentinel, " +
-		"redis+cluster, rediss+cluster, redlock, redlock+redis, redlock+rediss, zk, zks")
+		"redis+cluster, rediss+cluster, redlock, redlock+redis, redlock+rediss, etcd, etcds, zk, zks")
 	errSlashes    = errors.New("a scheme is followed by ://")
 	errLateAt     = errors.New("it has an @ after the first /: write a / in a user name or password as %2F, and an @ in a path or a parameter as %40")
 	errHost       = errors.New("its host is neither a name nor an IP address (an IPv6 address stands in brackets)")
-	errHosts      = errors.New("it has several hosts: that is for redis+sentinel, redis+cluster, redlock and zk")
+	errHosts      = errors.New("it has several hosts: that is for redis+sentinel, redis+cluster, redlock, etcd and zk")
 	errPort       = errors.New("its port is not a number from 1 to 65535 (write a / in a password as %2F)")
 	errDB         = errors.New("its database is not a number from 0 to 999999")
 	errClusterDB  = errors.New("a cluster has one database, number 0, and no other path")
@@ -138,7 +141,7 @@ func Parse(raw string) (*Target, error) {
 	name = strings.ToLower(name)
 	t := &Target{Scheme: scheme(name)}
 	switch t.Scheme {
-	case File, Memory, Redis, RedisTLS, RedisUnix, Sentinel, SentinelTLS, Cluster, ClusterTLS, Redlock, RedlockTLS, ZooKeeper, ZooKeeperTLS:
+	case File, Memory, Redis, RedisTLS, RedisUnix, Sentinel, SentinelTLS, Cluster, ClusterTLS, Redlock, RedlockTLS, Etcd, EtcdTLS, ZooKeeper, ZooKeeperTLS:
 	default:
 		return nil, errScheme
 	}
@@ -240,6 +243,8 @@ func (t *Target) parseServers(rest string, lettuce bool) error {
 
 func (t *Target) parsePath(path string) error {
 	switch t.Scheme {
+	case Etcd, EtcdTLS:
+		return t.parsePrefix(path)
 	case ZooKeeper, ZooKeeperTLS:
 		return t.parseRoot(path)
 	case Cluster, ClusterTLS:
@@ -312,7 +317,7 @@ func (t *Target) Servers() []*Target {
 
 // secure reports whether t is over TLS.
 func (t *Target) secure() bool {
-	return slices.Contains([]Scheme{RedisTLS, SentinelTLS, ClusterTLS, RedlockTLS, ZooKeeperTLS}, t.Scheme)
+	return slices.Contains([]Scheme{RedisTLS, SentinelTLS, ClusterTLS, RedlockTLS, EtcdTLS, ZooKeeperTLS}, t.Scheme)
 }
 
 func (t *Target) parseDB(s string) error {
@@ -344,6 +349,10 @@ func (t *Target) String() string {
 	}
 	switch t.Scheme {
 	case Cluster, ClusterTLS:
+	case Etcd, EtcdTLS:
+		if t.Path != "" {
+			s += "/" + escapeAll(t.Path, "%?@")
+		}
 	case ZooKeeper, ZooKeeperTLS:
 		s += escapeAll(t.Path, "%?@")
 	case Sentinel, SentinelTLS:

@@ -73,6 +73,11 @@ func TestURLsAreTakenApart(t *testing.T) {
 		{"zk://u:" + pw + "@z1/a%2Fb/c%40d/?session=20s&tick=500ms", open.Target{Scheme: open.ZooKeeper, Hosts: []open.Host{{"z1", 2181}}, Path: "/a/b/c@d",
 			User: "u", Password: pw, HasPassword: true, Session: 20 * time.Second, Tick: 500 * time.Millisecond}, "zk://z1:2181/a/b/c%40d?session=20s&tick=500ms"},
 		{"zks://[::1]:3/?ca=/ca", open.Target{Scheme: open.ZooKeeperTLS, Hosts: []open.Host{{"::1", 3}}, TLS: open.TLS{CA: "/ca"}}, "zks://[::1]:3?ca=/ca"},
+		{"etcd://e1:7,e2", open.Target{Scheme: open.Etcd, Hosts: []open.Host{{"e1", 7}, {"e2", 2379}}}, "etcd://e1:7,e2:2379"},
+		{"etcd://u:" + pw + "@e1//locks/a%3Fb%40/", open.Target{Scheme: open.Etcd, Hosts: []open.Host{{"e1", 2379}}, Path: "/locks/a?b@/",
+			User: "u", Password: pw, HasPassword: true}, "etcd://e1:2379//locks/a%3Fb%40/"},
+		{"etcds://[::1]:3/?ca=/ca&cert=/c&key=/k", open.Target{Scheme: open.EtcdTLS, Hosts: []open.Host{{"::1", 3}}, TLS: open.TLS{CA: "/ca", Cert: "/c", Key: "/k"}},
+			"etcds://[::1]:3?ca=/ca&cert=/c&key=/k"},
 		{"redis+unix:///run/redis.sock", open.Target{Scheme: open.RedisUnix, Path: "/run/redis.sock"}, "redis+unix:///run/redis.sock"},
 		{"unix://:p#q@/run/redis.sock?db=4", open.Target{Scheme: open.RedisUnix, Path: "/run/redis.sock", DB: 4, Password: "p#q", HasPassword: true}, "redis+unix:///run/redis.sock?db=4"},
 		{"unix://u@/run/a%40b.sock", open.Target{Scheme: open.RedisUnix, Path: "/run/a@b.sock", User: "u"}, "redis+unix:///run/a@b.sock"},
@@ -156,6 +161,12 @@ func TestBadURLsAreRefusedWithoutShowingThem(t *testing.T) {
 		"file:///a\x00" + marker,
 		"file:///a%00" + marker,
 		"mem://" + marker,
+		"etcd://:" + marker + "@e1,,e2",
+		"etcd://u:" + marker + "@e1:x",
+		"etcd://u:" + marker + "@e1/%FF",
+		"etcd://e1?quarantine=1m" + marker,
+		"etcd://e1?session=1m" + marker,
+		"etcd://e1?ca=/" + marker,
 		"zk://:" + marker + "@z1,,z2",
 		"zk://u:" + marker + "@z1/a//b",
 		"zk://u:" + marker + "@z1/../b",
@@ -183,7 +194,7 @@ func TestBadURLsAreRefusedWithoutShowingThem(t *testing.T) {
 func FuzzNoPasswordIsEverShown(f *testing.F) {
 	const marker = "MARKER"
 	for _, scheme := range []string{"redis", "rediss", "redis+unix", "unix", "file", "mem", "http", "",
-		"redis+sentinel", "redis-sentinel", "rediss+sentinel", "redis+cluster", "redlock", "redlock+rediss", "zk", "zks"} {
+		"redis+sentinel", "redis-sentinel", "rediss+sentinel", "redis+cluster", "redlock", "redlock+rediss", "etcd", "etcds", "zk", "zks"} {
 		f.Add(scheme, "user", "", "", "host:6379/0")
 		f.Add(scheme, "", "a#", "@%", "[::1]:1/x?y=z@")
 		f.Add(scheme, "", "a/", "/b", "h,i:1")

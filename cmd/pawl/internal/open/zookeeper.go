@@ -14,9 +14,9 @@ import (
 func (t *Target) zooKeeper() bool { return t.Scheme == ZooKeeper || t.Scheme == ZooKeeperTLS }
 
 // Takes reports whether a password in the environment variable name is for t: one
-// for Redis goes nowhere else, and ZooKeeper has none without a user.
+// for Redis goes nowhere else, and ZooKeeper and etcd have none without a user.
 func (t *Target) Takes(name string) bool {
-	return !t.zooKeeper() || name == "PAWL_PASSWORD" && t.User != ""
+	return !t.zooKeeper() && !t.etcd() || name == "PAWL_PASSWORD" && t.User != ""
 }
 
 // parseRoot takes the path of an ensemble's URL: where the keys are kept.
