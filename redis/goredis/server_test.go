@@ -181,20 +181,20 @@ func TestTheRightsInTheProtocolAreEnough(t *testing.T) {
 // aclRule returns the command of docs/protocol.md that makes a user.
 func aclRule(t *testing.T) []string { return aclRules(t)[0] }
 
-// aclRules returns the commands of docs/protocol.md that make a user, and give it
-// what a cluster takes.
+// aclRules returns the commands of docs/protocol.md that make the user of a lock, and
+// give it what a cluster takes.
 func aclRules(t *testing.T) (rules [][]string) {
 	doc, err := os.ReadFile("../../docs/protocol.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(doc)) {
-		if words := strings.Fields(line); len(words) > 3 && words[0] == "ACL" && words[1] == "SETUSER" {
+		if words := strings.Fields(line); len(words) > 3 && words[0] == "ACL" && words[1] == "SETUSER" && words[2] == "locker" {
 			rules = append(rules, words)
 		}
 	}
 	if len(rules) != 2 {
-		t.Fatalf("docs/protocol.md has %d ACL SETUSER, want one for a server and one more for a cluster", len(rules))
+		t.Fatalf("docs/protocol.md has %d ACL SETUSER locker, want one for a server and one more for a cluster", len(rules))
 	}
 	return rules
 }
