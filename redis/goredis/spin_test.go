@@ -20,7 +20,7 @@ func TestAPauseMakesNobodySpin(t *testing.T) {
 	held := holder.must(t, holder.mutex("k"))
 	var all sync.WaitGroup
 	for range waiters {
-		c, err := pawl.New(newClient(t, s.Addr).Backend, &pawl.Options{TTL: 3 * time.Second}) // a request is given up after 1s
+		c, err := pawl.New(newClient(t, s.Addr).Backend, &pawl.Options{TTL: 6 * time.Second}) // a request is given up after 2s
 		if err != nil {
 			t.Fatal(err)
 		}
