@@ -19,6 +19,7 @@ type acquisition struct {
 	relay    *relay // of those who want the same key here, nil if it does not hand over
 	claim    driver.Claim
 	began    time.Duration
+	inside   bool // its caller runs under a lease of the same key
 	attempts int
 	told     bool          // the observer knows that we wait
 	held     *HeldError    // the last answer, nil if it was another
@@ -36,9 +37,15 @@ func (l *Lock) acquire(ctx context.Context, queue bool) (*Lease, error) {
 	if err := l.checkPeriod(); err != nil {
 		return nil, c.fail("acquire", l.key, err)
 	}
+	if lease, err := l.reenter(ctx); lease != nil || err != nil {
+		return lease, c.fail("acquire", l.key, err)
+	}
+	if queue && l.nested(ctx) {
+		return nil, c.fail("acquire", l.key, ErrDeadlock)
+	}
 	c.begin()
 	defer c.end()
-	a := &acquisition{client: c, lock: l, claim: l.claim(queue), began: c.now().At}
+	a := &acquisition{client: c, lock: l, claim: l.claim(queue), began: c.now().At, inside: l.isWithin(ctx)}
 	run := a.run
 	if queue && l.handsOver() {
 		run = a.inTurn
@@ -83,6 +90,9 @@ func (a *acquisition) run(ctx context.Context) (*Lease, error) {
 			a.note()
 			if !a.claim.Queue {
 				return nil, a.held // it left no trace
+			}
+			if a.inside {
+				return nil, a.wouldWait()
 			}
 			if err := a.wait(ctx); err != nil {
 				return nil, a.giveUp(err)

@@ -66,9 +66,11 @@ func (l *Lease) Downgrade(ctx context.Context, to *Lock) error {
 // smaller returns the claim of l as to has it.
 func (l *Lease) smaller(to *Lock) (driver.Claim, error) {
 	l.mu.Lock()
-	claim := l.claim
+	claim, err := l.claim, l.whole()
 	l.mu.Unlock()
 	switch {
+	case err != nil:
+		return claim, err
 	case to.client != l.client || to.key != l.key:
 		return claim, &FieldError{Field: "Lock", Why: fmt.Sprintf("is of %q: a lease stays on its key and with its client", to.key)}
 	case to.weight == to.capacity:

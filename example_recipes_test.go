@@ -151,6 +151,27 @@ func ExampleElection_Observe() {
 	// 10.0.0.7:8080 leads
 }
 
+// A function that takes the lock it needs may be called by one that has it.
+func ExampleLock_Reentrant() {
+	client, _ := pawl.New(memory.New(nil), nil)
+	defer client.Close()
+	lock := client.Mutex("account/7").Reentrant()
+	book := func(ctx context.Context) error {
+		return lock.Do(ctx, func(ctx context.Context, lease *pawl.Lease) error {
+			fmt.Println("books")
+			return ctx.Err()
+		})
+	}
+	err := lock.Do(context.Background(), func(ctx context.Context, lease *pawl.Lease) error {
+		return errors.Join(book(ctx), book(ctx)) // with the context of the lease
+	})
+	fmt.Println(err)
+	// Output:
+	// books
+	// books
+	// <nil>
+}
+
 // Every machine tries, and one does it.
 func ExampleClient_Once() {
 	store := new(memory.Store)

@@ -17,7 +17,9 @@ import (
 type Lease struct {
 	client    *Client
 	lock      *Lock
-	outer     *Lease // of the context that it was acquired under, nil if none
+	root      *Lease      // of which this is a part, nil if it is a hold of its own
+	stop      func() bool // for a part: stops to watch the root
+	outer     *Lease      // of the context that it was acquired under, nil if none
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 	key, id   string
@@ -36,6 +38,7 @@ type Lease struct {
 	released  error         // guarded by mu: what the release that was confirmed returned
 	doubt     bool          // guarded by mu: a release was sent, and its outcome is unknown
 	late      time.Duration // guarded by mu: until when an unanswered attempt may reach the store
+	within    int           // guarded by mu: parts of it that are not released
 	unused    bool          // guarded by mu: whoever acquired it had no use for it
 	notice    *Notice       // guarded by mu: the last request for the lease
 	relay     *relay        // guarded by mu: where the next waits, nil once they were told
@@ -119,6 +122,9 @@ func (l *Lease) Holder() string { return l.id }
 // earlier than the moment from which the store may give the key to another. The
 // deadline of a lease that has ended is in the past.
 func (l *Lease) Deadline() time.Time {
+	if l.root != nil {
+		return l.root.Deadline()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.client.time(l.term.End())
@@ -133,6 +139,9 @@ func (l *Lease) Valid() bool { return l.Check(0) == nil }
 // renewed. To be called right before a side effect that takes d. If it has
 // ended the error wraps a [*LostError] or is [ErrReleased].
 func (l *Lease) Check(d time.Duration) error {
+	if l.root != nil {
+		return l.checkWithin(d)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.client.now()

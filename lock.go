@@ -16,6 +16,7 @@ type Lock struct {
 	weight, capacity int
 	every            time.Duration // the period of a Once
 	periodic         bool          // it is of a Once
+	reentrant        bool          // it may be acquired again within itself
 }
 
 // Key returns the name of the lock.
@@ -28,16 +29,14 @@ func (l *Lock) Key() string { return l.key }
 // is withdrawn in the background. If ctx ends first the error is ctx's, joined
 // with the [*HeldError] or the trouble that it was waiting out. While the store
 // is in trouble Acquire goes on trying; when that has lasted for a TTL without
-// one answer it returns the trouble. Inside a lease of the same key, where one
-// of the two is exclusive, it returns [ErrDeadlock] at once.
+// one answer it returns the trouble. Inside a lease of the same key, by its
+// context, it never waits: what is not granted at once is [ErrDeadlock]. See
+// [Lock.Reentrant].
 //
 // Goroutines of one client that want the same key exclusively are served in the
 // order in which they came, and share a claim of the store for up to
 // [Options.Handover] holds, where the store can do that.
 func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
-	if l.nested(ctx) {
-		return nil, l.client.fail("acquire", l.key, ErrDeadlock)
-	}
 	return l.acquire(ctx, true)
 }
 
@@ -84,11 +83,15 @@ func (l *Lock) claim(queue bool) driver.Claim {
 }
 
 // nested reports whether code under ctx would wait for itself: it runs inside a
-// live lease of the same key, and one of the two wants all of it.
+// live lease of the same key, one of the two wants all of it, and l can't be had
+// again within what is held.
 func (l *Lock) nested(ctx context.Context) bool {
 	exclusive := l.weight == l.capacity
 	for lease := leaseOf(ctx); lease != nil; lease = lease.outer {
-		if lease.client == l.client && lease.key == l.key && (exclusive || lease.exclusive.Load()) && lease.Valid() {
+		if lease.client != l.client || lease.key != l.key || !lease.Valid() {
+			continue
+		}
+		if held := lease.exclusive.Load(); (exclusive || held) && !(l.reentrant && held) {
 			return true
 		}
 	}

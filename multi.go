@@ -41,11 +41,6 @@ func (m *Multi) Acquire(ctx context.Context) (*MultiLease, error) {
 	if err := m.validate(); err != nil {
 		return nil, err
 	}
-	for _, l := range m.locks {
-		if l.nested(ctx) {
-			return nil, m.client.fail("acquire", l.key, ErrDeadlock)
-		}
-	}
 	for {
 		held, err := m.acquire(ctx, true)
 		switch {
@@ -106,6 +101,11 @@ var errMemberLost = errors.New("lost while waiting for the others")
 func (m *Multi) acquire(ctx context.Context, queue bool) (held []*Lease, err error) {
 	wait, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	for _, l := range m.locks {
+		if queue && l.nested(ctx) {
+			return nil, m.client.fail("acquire", l.key, ErrDeadlock) // before anything is held
+		}
+	}
 	for _, l := range m.locks {
 		lease, err := l.acquire(wait, queue)
 		if lost := firstEnded(held, 0); lost != nil && (err == nil || ctx.Err() == nil) {

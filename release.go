@@ -29,6 +29,9 @@ const releaseTimeout = 5 * time.Second
 // ended by itself, and Release may be called again. Releasing twice is
 // otherwise no error.
 func (l *Lease) Release(ctx context.Context) error {
+	if l.root != nil {
+		return l.leave()
+	}
 	for {
 		l.mu.Lock()
 		if wait := l.releasing; wait != nil {

@@ -21,6 +21,9 @@ func (l *Lease) Renew(ctx context.Context) error {
 	if err := l.Check(0); err != nil {
 		return err
 	}
+	if l.root != nil {
+		return l.root.Renew(ctx)
+	}
 	if ctx.Err() != nil {
 		return l.client.fail("renew", l.key, ended(ctx))
 	}

@@ -82,6 +82,9 @@ func (l *Lease) Revoked() <-chan struct{} { return l.asked }
 // Notice returns the last request for the lease: who asked and why. It is nil as
 // long as [Lease.Revoked] is open.
 func (l *Lease) Notice() *Notice {
+	if l.root != nil {
+		return l.root.Notice()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.notice

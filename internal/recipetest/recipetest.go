@@ -74,6 +74,7 @@ func recipes() []recipe {
 		{"Downgrade", true, downgrade()},
 		{"Multi", false, multi()},
 		{"Election", false, election()},
+		{"Reentrant", false, reentrant()},
 		{"Once", false, once()},
 		{"AskRelease", false, askRelease()},
 		{"ForceRelease", false, forceRelease()},

@@ -111,3 +111,32 @@ func multi() []check {
 		}},
 	}
 }
+
+// reentrant: code within a lease acquires the same lock, and has the same hold.
+func reentrant() []check {
+	return []check{
+		{"the_same_token_and_one_release", func(s *stage) { // R01
+			key := s.key("k")
+			lock := s.a.Mutex(key).Reentrant()
+			outer := s.acquire(lock)
+			inner, err := lock.Acquire(outer.Context())
+			if err != nil {
+				s.Fatalf("acquire within it: %v", err)
+			}
+			if inner.Token() != outer.Token() {
+				s.Errorf("token: got %d, want %d as outside", inner.Token(), outer.Token())
+			}
+			s.release(inner)
+			s.refuse(s.b.Mutex(key), "another, after the inner release")
+			if err := outer.Renew(s.ctx); err != nil {
+				s.Errorf("renewal of the outer, after the inner release: %v", err)
+			}
+			if _, err := s.a.Mutex(key).Acquire(outer.Context()); !errors.Is(err, pawl.ErrDeadlock) {
+				s.Errorf("without being asked for: got %v, want ErrDeadlock", err)
+			}
+			s.release(outer)
+			s.release(s.acquire(s.b.Mutex(key)))
+			s.empty(key)
+		}},
+	}
+}
