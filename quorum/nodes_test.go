@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -298,6 +300,58 @@ func TestErrorsTellWhatEachNodeSaid(t *testing.T) {
 		if s := q.Stats()["b"]; s.Asked < 2 || s.Failed != s.Asked || s.InARow != int(s.Asked) || !errors.Is(s.LastError, errDead) {
 			t.Errorf("statistics of b: got %+v, want 2 asked at least, all failed", s)
 		}
+	})
+}
+
+// An observer is told of each failure of a node, and of nothing else; the statistics
+// count them, and how long it is that the node has failed.
+func TestAnObserverIsToldOfEachFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		var mu sync.Mutex
+		told := make(map[string]int)
+		p := c.process(t, &quorum.Options{Observer: &quorum.Observer{Trouble: func(node, op string, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				t.Errorf("trouble of %s with %s: got no error", node, op)
+			}
+			told[node+" "+op]++
+		}}})
+		look := func() map[string]int {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			defer clear(told)
+			return maps.Clone(told)
+		}
+		claim := p.take(p.mutex("k"))
+		if got := look(); len(got) > 0 {
+			t.Errorf("told of sound nodes: got %v, want nothing", got)
+		}
+		if s := p.Stats()["b"]; s.Asked == 0 || s.Failed != 0 || s.InARow != 0 || s.LastError != nil {
+			t.Errorf("statistics of a sound node: got %+v, want no failure", s)
+		}
+		c.servers[1].set(dead)
+		for range 3 {
+			claim = p.renew(claim)
+		}
+		if got, want := look(), map[string]int{"b renew": 3}; !maps.Equal(got, want) {
+			t.Errorf("told of three renewals with b dead: got %v, want %v", got, want)
+		}
+		if s := p.Stats()["b"]; s.Failed != 3 || s.InARow != 3 || !errors.Is(s.LastError, errDead) {
+			t.Errorf("statistics of b, dead: got %+v, want 3 failures in a row", s)
+		}
+		c.servers[1].set(alive)
+		c.servers[2].step(time.Second)
+		claim = p.renew(claim)
+		if got, want := look(), map[string]int{"c clock": 1}; !maps.Equal(got, want) {
+			t.Errorf("told of a renewal after c's clock was set: got %v, want %v", got, want)
+		}
+		if s := p.Stats()["b"]; s.Failed != 3 || s.InARow != 0 {
+			t.Errorf("statistics of b, up again: got %+v, want 3 failures, none in a row", s)
+		}
+		p.release(claim)
 	})
 }
 
