@@ -24,7 +24,7 @@ import (
 	"github.com/pawlock/pawl/redis"
 )
 
-var faultsFor = flag.Duration("quorum.faults", 15*time.Second, "how long the servers of a quorum are made to fail")
+var faultsFor = flag.Duration("quorum.faults", 0, "how long the servers of a quorum are made to fail; 0 for 15 s, or a minute in the soak")
 
 // quorumChild has the servers' addresses, the resource's last, in the processes
 // that this test starts, how long they work, and whether with a quarantine.
@@ -45,6 +45,12 @@ return ok and 1 or 0`)
 func TestTokensRiseWhileServersFail(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 15 s")
+	}
+	if *faultsFor == 0 {
+		*faultsFor = 15 * time.Second
+		if os.Getenv("PAWL_SOAK") != "" {
+			*faultsFor = time.Minute
+		}
 	}
 	for _, guarded := range []bool{false, true} {
 		t.Run(fmt.Sprintf("quarantine=%v", guarded), func(t *testing.T) {
