@@ -58,6 +58,27 @@ if ARGV[5] ~= '0' and now > tonumber(ARGV[5]) then
   return {-2, now}
 end
 
+-- Mostly the key is free, nobody waits for it, nobody has had a notice, and the new
+-- token is simply the clock or the candidate. What is said further below of tokens
+-- and of the fence comes to this then.
+if exclusive and ARGV[7] == '1' and not ARGV[11] and tonumber(ttl) <= 8640000 and call('EXISTS', lock, claims) == 0 then
+  local token, text, last = now, ARGV[8], '0'
+  local f = call('GET', fence)
+  if f then last = string.match(f, '^(%d+):%x*:') end -- nil if unreadable
+  if text == '0' then
+    text = format('%.0f', now)
+  else
+    token = tonumber(text)
+    if not f then last = now - 1000000 end
+  end
+  if last and token > tonumber(last) and token <= now + 1000000 and token < 9007199254740992 - 65536
+    and not (f and string.find(f, id, 1, true)) then
+    call('SET', fence, text .. '::' .. id, 'PX', '86400000')
+    call('SET', lock, id .. ':' .. text, 'PX', ttl)
+    return {1, now, token, 1}
+  end
+end
+
 -- A server that is not the one of the marker may have forgotten what it granted, or
 -- have old counters. INFO tells whether it is: a marker alone comes back with an old
 -- snapshot, and is on a replica too. The marker is written and kept whatever becomes of

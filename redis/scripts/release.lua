@@ -16,9 +16,19 @@
 
 local lock, line, shares, claims, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local id, keep = ARGV[1], tonumber(ARGV[3])
-local time = redis.call('TIME')
+local call = redis.call
+local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
-local cur = redis.call('GET', lock)
+local cur = call('GET', lock)
+
+-- Mostly it holds all of the key as it was granted, nobody waits for it and nobody has
+-- had a notice. An attempt of a quorum has rivals that wait in no line: whoever
+-- listens may ask.
+if cur == id .. ':' .. ARGV[2] and ARGV[3] == '0' and call('EXISTS', claims) == 0 then
+  call('DEL', lock)
+  if string.find(id, '~', 1, true) then redis.pcall('PUBLISH', 'pawl:free:' .. lock, string.format('%.0f', now)) end
+  return {1, now}
+end
 
 local mine, kept
 if cur and string.sub(cur, 1, #id + 1) == id .. ':' then
@@ -35,7 +45,6 @@ if mine then
   cur = nil
 end
 if mine and string.find(id, '~', 1, true) then
-  -- An attempt of a quorum, whose rivals wait in no line: whoever listens may ask.
   redis.pcall('PUBLISH', 'pawl:free:' .. lock, string.format('%.0f', now))
 end
 if mine and redis.call('EXISTS', claims) == 0 then
