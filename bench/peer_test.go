@@ -112,6 +112,51 @@ func newRedsync(t testing.TB, addrs []string, name string, contexts bool, option
 	}}
 }
 
+// takeFenced and freeFenced are the least that a lock with a number for each grant
+// takes of a server.
+var (
+	takeFenced = goredis.NewScript(`if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+local n = redis.call('INCR', KEYS[2])
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return n`)
+	freeFenced = goredis.NewScript(`if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])`)
+)
+
+// newTwoScripts is no lock library but what is below any: the scripts above, sent to all
+// servers at once and waited for. Nothing is decided, retried, timed or renewed, and
+// the numbers that the servers count are no tokens.
+func newTwoScripts(t testing.TB, addrs []string) *peer {
+	all := clients(t, addrs, true)
+	var ids atomic.Int64
+	return &peer{name: "two scripts", keys: "floor:*", takes: []string{"evalsha", "eval"}, lock: func(ctx context.Context, key string) (func(context.Context) error, uint64, error) {
+		id := fmt.Sprint("floor/", ids.Add(1))
+		send := func(ctx context.Context, script *goredis.Script, keys []string, args ...any) error {
+			answers := make(chan error, len(all))
+			for _, rdb := range all {
+				go func() {
+					n, err := script.Run(ctx, rdb, keys, args...).Int()
+					if err == nil && n == 0 {
+						err = fmt.Errorf("%s was not ours", key)
+					}
+					answers <- err
+				}()
+			}
+			var failed error
+			for range all {
+				if err := <-answers; err != nil {
+					failed = err
+				}
+			}
+			return failed
+		}
+		if err := send(ctx, takeFenced, []string{"floor:" + key, "floor.fence:" + key}, id, ttl.Milliseconds()); err != nil {
+			return nil, 0, err
+		}
+		return func(ctx context.Context) error { return send(ctx, freeFenced, []string{"floor:" + key}, id) }, 0, nil
+	}}
+}
+
 // A guard stands in the critical sections: it sees two inside at once, and tokens
 // that do not rise.
 type guard struct {

@@ -28,10 +28,11 @@ func TestRedlock(t *testing.T) {
 	ours := newPawl(t, addrs)
 	theirs := newRedsync(t, addrs, "redsync, contexts", true)
 	defaults := newRedsync(t, addrs, "redsync", false)
+	floor := newTwoScripts(t, addrs)
 	r := newReport(t, "Redlock on five servers")
 
-	r.throughput("Lock and unlock, nobody else wants the key", []*peer{ours, theirs, defaults}, 1, 16)
-	r.serverTime(s, ours, theirs)
+	r.throughput("Lock and unlock, nobody else wants the key", []*peer{ours, theirs, defaults, floor}, 1, 16)
+	r.serverTime(s, ours, theirs, floor)
 	var crowds [2][]*peer // processes, as far as the libraries can tell
 	for range 5 {
 		crowds[0] = append(crowds[0], newPawl(t, addrs))

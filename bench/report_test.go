@@ -38,7 +38,11 @@ func newReport(t testing.TB, title string) *report {
 	r := &report{t: t, guard: newGuard(t), title: title}
 	load := loads()
 	t.Cleanup(func() {
-		if *file == "" || t.Failed() {
+		switch {
+		case t.Failed():
+			return
+		case *file == "":
+			t.Log(r.markdown(load)) // with -v
 			return
 		}
 		if err := os.WriteFile(*file, []byte(r.markdown(load)), 0o666); err != nil {
