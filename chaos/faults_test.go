@@ -48,10 +48,8 @@ type fault struct {
 // must not.
 func (f *fault) holding(guarded bool) *pawl.Options {
 	switch {
-	case f.forgets && !guarded:
+	case f.forgets && !guarded, f.keeps:
 		return &pawl.Options{TTL: 30 * time.Second, RenewEvery: 300 * ms}
-	case f.keeps:
-		return &pawl.Options{TTL: 6 * time.Second, RenewEvery: 300 * ms}
 	case f.outlasts:
 		return &pawl.Options{TTL: 3 * time.Second, RenewEvery: 300 * ms}
 	}
@@ -121,8 +119,10 @@ var faults = []fault{
 		a.server.Do("CONFIG", "SET", "maxmemory", "0")
 	}},
 	{name: "out of memory (noeviction)", exclusion: always, keeps: true, met: []string{"OOM"}, strike: func(a *arena, r *rand.Rand) { // N03
+		before := a.count("OOM")
 		a.server.Do("CONFIG", "SET", "maxmemory", "1")
 		pause(r, 500*ms, 1500*ms)
+		a.until("somebody is refused", func() bool { return a.count("OOM") > before })
 		a.server.Do("CONFIG", "SET", "maxmemory", "0")
 	}},
 	{name: "dropped replies", exclusion: always, met: []string{broken}, struck: func(a *arena) string {
@@ -252,8 +252,10 @@ var faults = []fault{
 		for i := range 2 {
 			next := fmt.Sprint("secret", i)
 			a.server.Do("ACL", "SETUSER", a.user, "resetpass", ">"+next)
+			before := a.count("WRONGPASS")
 			a.server.Do("CLIENT", "KILL", "USER", a.user)
 			pause(r, 50*ms, 200*ms)
+			a.until("somebody comes with the old password", func() bool { return a.count("WRONGPASS") > before })
 			a.password.Store(next)
 			pause(r, 200*ms, 400*ms)
 		}
