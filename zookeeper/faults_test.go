@@ -204,7 +204,7 @@ func TestASessionThatExpired(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartZooKeeper(t, 1)[0]
 	proxy := testserver.StartProxy(t, server.Addr)
-	b, err := zookeeper.New([]string{proxy.Addr}, &zookeeper.Options{SessionTimeout: 3 * time.Second, TickTime: testserver.ZooKeeperTick})
+	b, err := zookeeper.New([]string{proxy.Addr}, &zookeeper.Options{SessionTimeout: 5 * time.Second, TickTime: testserver.ZooKeeperTick})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestASessionThatExpired(t *testing.T) {
 		}
 		return names
 	}
-	const ttl = 2500 * time.Millisecond
+	const ttl = 4500 * time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	held := u.await(ctx, u.mutex("k", ttl))

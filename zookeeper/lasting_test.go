@@ -161,7 +161,7 @@ func TestTheDeadEndWithTheirTTL(t *testing.T) { // M05, A08
 	server := testserver.StartZooKeeper(t, 1)[0]
 	proxy := testserver.StartProxy(t, server.Addr)
 	dead, alive := newUser(t, proxy.Addr), newUser(t, server.Addr)
-	const ttl = 2 * time.Second
+	const ttl = 4 * time.Second
 	held := dead.take(dead.mutex("k", ttl))
 	dead.refuse(dead.mutex("k", ttl)) // and one in line, between the holder and the living
 	waits := alive.mutex("k", ttl)
@@ -201,16 +201,21 @@ func TestTheDeadEndWithTheirTTL(t *testing.T) { // M05, A08
 func TestTheSlowAreNotTakenForDead(t *testing.T) { // D14
 	server := testserver.StartZooKeeper(t, 1)[0]
 	a, b := newUser(t, server.Addr), newUser(t, server.Addr)
-	const ttl = time.Second
+	const ttl = 3 * time.Second
 	held := a.take(a.mutex("k", ttl))
 	waits := b.mutex("k", 10*time.Second)
 	h := b.refuse(waits)
-	ctx, cancel := context.WithTimeout(t.Context(), 4*ttl)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*ttl/2)
 	defer cancel()
 	woken := make(chan error, 1)
 	go func() { woken <- b.Wait(ctx, waits, h) }()
-	for ctx.Err() == nil {
+	for sent := time.Now(); ctx.Err() == nil; {
+		last := sent
+		sent = time.Now()
 		if _, err := a.Renew(t.Context(), held); err != nil {
+			if time.Since(last) > ttl {
+				t.Skipf("the machine is so busy that a renewal took %v", time.Since(sent))
+			}
 			t.Fatalf("Renew in time: %v", err)
 		}
 		select {
@@ -218,7 +223,7 @@ func TestTheSlowAreNotTakenForDead(t *testing.T) { // D14
 			if ctx.Err() == nil {
 				t.Fatalf("Wait while the holder renews: returned %v, want that it waits", err)
 			}
-		case <-time.After(ttl / 3):
+		case <-time.After(ttl / 6):
 		}
 	}
 }
@@ -231,7 +236,7 @@ func TestClaimsGoOverToTheProcessThatAsks(t *testing.T) {
 	raw := rawClient(t, server.Addr)
 	proxy := testserver.StartProxy(t, server.Addr)
 	a, b := newUser(t, proxy.Addr), newUser(t, server.Addr)
-	const ttl = 2 * time.Second
+	const ttl = 3 * time.Second
 	first := a.take(a.mutex("k", ttl))
 	second, third := a.mutex("k", 10*ttl), b.mutex("k", 10*ttl)
 	a.refuse(second)
@@ -264,7 +269,7 @@ func TestClaimsGoOverToTheProcessThatAsks(t *testing.T) {
 		t.Errorf("the claims belong to %d sessions, want that of the process which asked last", len(owners))
 	}
 	proxy.Blackhole() // and the first process ends nothing by its timers
-	for range 8 {
+	for range 6 {
 		time.Sleep(ttl / 4)
 		if _, err := b.Renew(t.Context(), first); err != nil {
 			t.Fatalf("Renew of a claim that has gone over: %v", err)
