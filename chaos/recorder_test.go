@@ -1,6 +1,7 @@
 package chaos_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/pawlock/pawl"
 	"github.com/pawlock/pawl/driver"
 	"github.com/pawlock/pawl/driver/drivertest"
+	"github.com/pawlock/pawl/fence"
 )
 
 // A recorder keeps what the clients of a round saw, and is the resource that they
@@ -19,15 +21,15 @@ import (
 type recorder struct {
 	began   time.Time
 	history drivertest.History
+	guard   fence.Memory
 
 	mu       sync.Mutex
 	ops      map[string][]op      // by key; guarded by mu
-	top      map[string]uint64    // the greatest token accepted; guarded by mu
 	answered map[string]time.Time // when the last grant was; guarded by mu
 }
 
 func newRecorder() *recorder {
-	return &recorder{began: time.Now(), ops: make(map[string][]op), top: make(map[string]uint64), answered: make(map[string]time.Time)}
+	return &recorder{began: time.Now(), ops: make(map[string][]op), answered: make(map[string]time.Time)}
 }
 
 func (r *recorder) since(t time.Time) time.Duration { return t.Sub(r.began) }
@@ -52,17 +54,24 @@ func (r *recorder) granted(key, id string, token uint64, sent, answered time.Tim
 	}
 }
 
-// write is the guarded resource.
+// write is the guarded resource. What the guard lets pass is recorded by the write
+// itself, and so in the order of the writes.
 func (r *recorder) write(key string, token uint64, call time.Time) bool {
+	err := r.guard.Do(context.Background(), key, pawl.Token{Key: key, Number: token}, func(context.Context) error {
+		r.wrote(key, token, true, call)
+		return nil
+	})
+	if err != nil {
+		r.wrote(key, token, false, call)
+	}
+	return err == nil
+}
+
+func (r *recorder) wrote(key string, token uint64, accepted bool, call time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ok := token >= r.top[key]
-	if ok {
-		r.top[key] = token
-	}
-	r.history.Wrote(drivertest.Write{Key: key, Token: token, Accepted: ok})
-	r.ops[key] = append(r.ops[key], op{opWrite, token, ok, r.since(call), r.since(time.Now())})
-	return ok
+	r.history.Wrote(drivertest.Write{Key: key, Token: token, Accepted: accepted})
+	r.ops[key] = append(r.ops[key], op{opWrite, token, accepted, r.since(call), r.since(time.Now())})
 }
 
 func (r *recorder) lastAnswer(key string) time.Time {

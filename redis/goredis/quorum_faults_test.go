@@ -3,6 +3,7 @@ package goredis_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -19,9 +20,12 @@ import (
 	"github.com/pawlock/pawl"
 	"github.com/pawlock/pawl/driver"
 	"github.com/pawlock/pawl/driver/drivertest"
+	"github.com/pawlock/pawl/fence"
+	"github.com/pawlock/pawl/fence/fenceredis"
 	"github.com/pawlock/pawl/internal/testserver"
 	"github.com/pawlock/pawl/quorum"
 	"github.com/pawlock/pawl/redis"
+	adapter "github.com/pawlock/pawl/redis/goredis"
 )
 
 var faultsFor = flag.Duration("quorum.faults", 0, "how long the servers of a quorum are made to fail; 0 for 15 s, or a minute in the soak")
@@ -29,13 +33,6 @@ var faultsFor = flag.Duration("quorum.faults", 0, "how long the servers of a quo
 // quorumChild has the servers' addresses, the resource's last, in the processes
 // that this test starts, how long they work, and whether with a quarantine.
 const quorumChild = "PAWL_TEST_QUORUM_CHILD"
-
-// guard decides on a write with a token, and keeps what it has decided.
-var guard = goredis.NewScript(`
-local ok = tonumber(ARGV[1]) >= tonumber(redis.call('GET', KEYS[1]) or '0')
-if ok then redis.call('SET', KEYS[1], ARGV[1]) end
-redis.call('RPUSH', KEYS[2], ARGV[1] .. ' ' .. tostring(ok))
-return ok and 1 or 0`)
 
 // Servers are killed and come back empty or with an old snapshot, are stopped, are
 // flushed, one about every second: what the clients of five processes saw is
@@ -226,11 +223,24 @@ func work(lease *pawl.Lease, resource *goredis.Client) {
 		if !lease.Valid() {
 			return
 		}
-		_ = guard.Run(context.Background(), resource, []string{"max", "writes"}, lease.Token()).Err()
+		write(resource, pawl.TokenOf(lease))
 		select {
 		case <-lease.Context().Done():
 			return
 		case <-time.After(time.Duration(rand.Int64N(int64(100 * time.Millisecond)))):
 		}
+	}
+}
+
+// write writes to the resource, by way of its guard. The list of all writes has those
+// that were accepted in the order in which they took place.
+func write(resource *goredis.Client, token pawl.Token) {
+	ctx := context.Background()
+	err := fenceredis.New(adapter.NewNode(resource)).Do(ctx, "writes", token, func(ctx context.Context) error {
+		fenceredis.Queue(ctx, []string{"writes"}, "RPUSH", "writes", fmt.Sprint(token.Number, true))
+		return nil
+	})
+	if errors.Is(err, fence.ErrStale) {
+		_ = resource.RPush(ctx, "writes", fmt.Sprint(token.Number, false)).Err()
 	}
 }
