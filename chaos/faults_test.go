@@ -56,6 +56,11 @@ func (f *fault) holding(guarded bool) *pawl.Options {
 	return &pawl.Options{TTL: ttl}
 }
 
+// excludes reports whether locks exclude each other under f.
+func (f *fault) excludes(guarded bool) bool {
+	return f.exclusion == always || f.exclusion == quarantined && guarded
+}
+
 func pause(r *rand.Rand, least, most time.Duration) {
 	time.Sleep(least + time.Duration(r.Int64N(int64(most-least))))
 }

@@ -163,7 +163,7 @@ func round(t *testing.T, f fault, guarded bool, seed uint64, wrap func(driver.Ba
 	if out.samples = samples.Load(); out.samples == 0 {
 		wrong("no key was looked at")
 	}
-	found, overlaps := rec.check(f.exclusion == always || f.exclusion == quarantined && guarded)
+	found, overlaps := rec.check(f.excludes(guarded))
 	out.wrong = append(out.wrong, found...)
 	out.holds, out.overlaps = rec.history.Holds(), overlaps
 	return out
