@@ -85,6 +85,14 @@ bench-peers: ## measure other lock libraries beside pawl; prints the tables of d
 	@GOWORK=off go test -C bench -count=1 -timeout=30m -run '^Test' . -rounds=$(ROUNDS) -period=1s -batch=500 -report='$(CURDIR)/.bin/peers.md' >&2
 	@cat .bin/peers.md
 
+.PHONY: bench-run
+bench-run: ## measure what pawl run costs beside the command that it runs
+	@go test ./cmd/pawl -count=1 -timeout=10m -run '^TestRunCostsLittle$$' -v -overhead=200
+
+.PHONY: dist
+dist: ## build the program for release, for all systems, into dist/
+	@$(STEP) dist .ci/dist
+
 .PHONY: fmt
 fmt: ## gofmt all files
 	gofmt -w .
