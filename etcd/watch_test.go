@@ -77,6 +77,11 @@ func TestAReleaseWakesTheNextAlone(t *testing.T) {
 			}
 		}()
 	}
+	select {
+	case i := <-woken:
+		t.Fatalf("number %d was woken by the arrival of those behind it", i)
+	case <-time.After(300 * time.Millisecond):
+	}
 	if err := b.Release(t.Context(), line[0]); err != nil {
 		t.Fatal(err)
 	}
@@ -92,5 +97,46 @@ func TestAReleaseWakesTheNextAlone(t *testing.T) {
 	case i := <-woken:
 		t.Errorf("number %d was woken too", i)
 	case <-time.After(300 * time.Millisecond):
+	}
+}
+
+// An Acquire has read the line and is slow to go on. Meanwhile another of the same
+// claim is granted, and ended by force or released: the slow one is not granted
+// after that.
+func TestASlowDuplicateIsNotGrantedAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	server := testserver.StartEtcd(t, testserver.EtcdOptions{})[0]
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Addr}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	slow, ids := New(client, nil).(*backend), driver.NewIdentity("t")
+	quick := slow
+	for _, how := range []string{"forced elsewhere", "released"} {
+		c := driver.Claim{Key: how, ID: ids.Next(), Weight: 1, Capacity: 1, TTL: 20 * time.Second}
+		l, err := slow.read(t.Context(), c.Key, c.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if how == "forced elsewhere" {
+			quick = New(client, nil).(*backend) // another process: nothing is remembered here
+		}
+		granted := c
+		if granted.Grant, err = quick.Acquire(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		if how == "forced elsewhere" {
+			err = quick.Revoke(t.Context(), c.Key, c.ID, driver.Notice{Force: true, By: "ops"})
+		} else {
+			err = slow.Release(t.Context(), granted)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &attempt{backend: slow, claim: c, id: leaseID(c.Key, c.ID), key: slow.names.claim(c.Key, c.ID)}
+		if g, err := a.take(t.Context(), l); err == nil {
+			t.Errorf("%s: the slow one got %+v, want none", how, g)
+		}
 	}
 }
