@@ -124,18 +124,16 @@ func (a *attempt) queue(ctx context.Context, l *line) (driver.Grant, error) {
 
 // confirm has a claim granted that is in line and has room. Nobody can come in
 // ahead of it, and those ahead all hold and never become more: the only condition
-// is that it is still in line itself. That its lease lives is certain with it.
+// is that it is still in line itself.
 func (a *attempt) confirm(ctx context.Context, l *line, own *entry) (driver.Grant, error) {
-	lease, ttl, err := a.relet(ctx, own)
+	lease, ttl, err := a.grant(ctx, clientv3.NoLease, seconds(a.claim.TTL)) // not the old one: see Renew
 	if err != nil {
 		return driver.Grant{}, err
 	}
 	rec := recordOf(a.claim)
 	rec.Held = true
 	g, err := a.commit(ctx, l, rec, lease, ttl, unmodified(own))
-	if lease != own.lease {
-		a.replaced(ctx, own, lease, err)
-	}
+	a.replaced(ctx, own, lease, err)
 	return g, err
 }
 
@@ -180,20 +178,11 @@ func (a *attempt) again(ctx context.Context, l *line, own *entry) (driver.Grant,
 	if c.Weight < rec.Weight && !c.Exclusive() { // 1 of 1 is more than 2 of 3
 		rec.Weight, rec.Capacity = c.Weight, c.Capacity
 	}
-	lease, ttl, err := a.relet(ctx, own)
+	lease, ttl, err := a.move(ctx, own, rec, seconds(c.TTL))
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	if lease != own.lease || rec != own.record {
-		rec.TTL = seconds(c.TTL)
-		err := a.rewrite(ctx, own, rec, lease)
-		if lease != own.lease {
-			a.replaced(ctx, own, lease, err)
-		}
-		if err != nil {
-			return driver.Grant{}, err
-		}
-	}
+	rec.TTL = seconds(c.TTL)
 	return grantOf(rec, own.token(), lease, ttl, l.notice), nil
 }
 
@@ -259,13 +248,15 @@ func (b *backend) relet(ctx context.Context, own *entry, seconds int64) (clientv
 
 // replaced ends the lease that an entry does not hang on: the one it had, or the
 // one that was made for it in vain. If the outcome is unknown neither is touched,
-// and the one too many ends by itself.
+// and the one too many ends by itself, as it does where this takes too long.
 func (b *backend) replaced(ctx context.Context, own *entry, lease clientv3.LeaseID, err error) {
+	ctx, cancel := context.WithTimeout(ctx, min(share(ctx, 0), 200*time.Millisecond))
+	defer cancel()
 	switch {
 	case err == nil:
-		b.tidy(ctx, own.lease)
+		_ = b.revoke(ctx, own.lease)
 	case errors.Is(err, errChanged) && !errors.Is(err, errSilent):
-		b.tidy(ctx, lease)
+		_ = b.revoke(ctx, lease)
 	}
 }
 

@@ -27,8 +27,8 @@ var (
 // come: the client takes another member for each, and one that is silent must not
 // cost more than its share of the time. What is asked must bear being done twice.
 func ask[T any](ctx context.Context, b *backend, f func(context.Context) (T, error)) (T, error) {
-	for wait := time.Second; ; wait *= 2 {
-		bounded, cancel := context.WithTimeout(ctx, share(ctx, wait))
+	for n := 0; ; n++ {
+		bounded, cancel := context.WithTimeout(ctx, share(ctx, n))
 		v, err := f(bounded)
 		silent := err != nil && bounded.Err() != nil
 		cancel()
@@ -62,10 +62,12 @@ func unreachable(ctx context.Context, b *backend) error {
 	return err
 }
 
-// share returns half of what is left of ctx, and wait at most.
-func share(ctx context.Context, wait time.Duration) time.Duration {
+// share returns how long to wait for the answer after n were waited for in vain: a
+// fifth of what is left of ctx at first, then more and more of it.
+func share(ctx context.Context, n int) time.Duration {
+	wait := time.Second << min(n, 6)
 	if d, ok := ctx.Deadline(); ok {
-		wait = min(wait, max(time.Until(d)/2, 20*time.Millisecond))
+		wait = min(wait, max(time.Until(d)/time.Duration(max(2, 5-n)), 20*time.Millisecond))
 	}
 	return wait
 }
@@ -74,7 +76,7 @@ func share(ctx context.Context, wait time.Duration) time.Duration {
 // no answer has come in its share of the time it is errSilent: one that was made
 // after all has changed what it was conditional on, and so is not made twice.
 func (b *backend) write(ctx context.Context, still []clientv3.Cmp, then ...clientv3.Op) (*clientv3.TxnResponse, error) {
-	bounded, cancel := context.WithTimeout(ctx, share(ctx, time.Second))
+	bounded, cancel := context.WithTimeout(ctx, share(ctx, 1))
 	defer cancel()
 	resp, err := b.client.Txn(bounded).If(still...).Then(then...).Commit()
 	switch {

@@ -149,7 +149,7 @@ func (b *backend) left(ctx context.Context, e *entry) time.Duration {
 	if err != nil {
 		return -1
 	}
-	return time.Duration(min(max(resp.TTL, 0)+1, max(resp.GrantedTTL, 1))) * time.Second
+	return time.Duration(min(max(resp.TTL, 0)+1, max(resp.GrantedTTL, 1))) * time.Second // TTL is -1 for one that has ended
 }
 
 // lost says why the claim id, which was granted, does not hold.

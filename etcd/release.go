@@ -35,7 +35,7 @@ func (b *backend) Release(ctx context.Context, c driver.Claim) error {
 		case own.Held && c.Keep > 0:
 			rec := own.record
 			rec.Kept = true
-			_, err = b.move(ctx, own, rec, seconds(c.Keep))
+			_, _, err = b.move(ctx, own, rec, seconds(c.Keep))
 		default:
 			err = b.remove(ctx, own)
 		}

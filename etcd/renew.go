@@ -5,77 +5,59 @@ import (
 	"errors"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/pawlock/pawl/driver"
 )
 
-// Renew implements driver.Backend. It begins the time of the lease anew, and then
-// reads whether the claim is still there: an answer about the lease alone does
-// not tell that somebody has deleted the key.
+// Renew implements driver.Backend. It hangs the claim on a new lease rather than
+// to begin the time of the old one anew. A leader that was frozen, and was
+// succeeded meanwhile, ends when it wakes the leases that it knows and takes for
+// expired, of which none may bear what is held. That also makes a renewal a
+// transaction: it is not made if somebody has deleted the key.
 func (b *backend) Renew(ctx context.Context, c driver.Claim) (driver.Grant, error) {
 	if err := driver.ValidateTTL("TTL", c.TTL, b.Traits()); err != nil {
 		return driver.Grant{}, err
 	}
-	r, want := parseRef(c.Grant.Ref), seconds(c.TTL)
 	for {
-		var ttl time.Duration
-		reason := driver.Deleted
-		if r.lease != clientv3.NoLease && r.seconds == want {
-			var err error
-			if ttl, err = b.keepAlive(ctx, r.lease); errors.Is(err, rpctypes.ErrLeaseNotFound) {
-				reason = driver.Expired
-			} else if err != nil {
-				return driver.Grant{}, err
-			}
-		}
 		l, err := b.read(ctx, c.Key, c.ID)
 		if err != nil {
 			return driver.Grant{}, err
 		}
 		own := l.find(c.ID)
-		switch {
-		case own == nil || !own.Held || own.Kept || own.token() != c.Grant.Token:
-			return driver.Grant{}, l.lost(c.ID, reason)
-		case own.TTL != want:
-			if r, err = b.move(ctx, own, own.record, want); err != nil && !errors.Is(err, errChanged) {
-				return driver.Grant{}, err
+		if own == nil || !own.Held || own.Kept || own.token() != c.Grant.Token {
+			reason := driver.Expired
+			if old := (entry{lease: parseRef(c.Grant.Ref).lease}); own == nil && b.left(ctx, &old) > time.Second {
+				reason = driver.Deleted // its lease lives
 			}
-			continue
-		case own.lease != r.lease:
-			r = ref{own.lease, want} // one that we did not know of
-			continue
-		case ttl == 0:
-			return driver.Grant{}, errStale
+			return driver.Grant{}, l.lost(c.ID, reason)
 		}
-		if err := b.raise(ctx, l, own, c.Floor); errors.Is(err, errChanged) {
-			continue
-		} else if err != nil {
+		err = b.raise(ctx, l, own, c.Floor)
+		if err == nil {
+			rec := own.record
+			var lease clientv3.LeaseID
+			var ttl time.Duration
+			if lease, ttl, err = b.move(ctx, own, rec, seconds(c.TTL)); err == nil {
+				rec.TTL = seconds(c.TTL)
+				return grantOf(rec, own.token(), lease, ttl, l.notice), nil
+			}
+		}
+		if !errors.Is(err, errChanged) {
 			return driver.Grant{}, err
 		}
-		return grantOf(own.record, own.token(), own.lease, ttl, l.notice), nil
 	}
 }
 
-// errStale: one server says that the lease has ended, and the others that what
-// hangs on it has not.
-var errStale = errors.New("etcd: a server does not know the lease of a key that is there: it may have been cut off from the others")
-
-// move hangs an entry on a new lease, for another TTL: that of a lease never
-// changes.
-func (b *backend) move(ctx context.Context, own *entry, rec record, seconds int64) (ref, error) {
-	lease, _, err := b.grant(ctx, clientv3.NoLease, seconds)
+// move hangs an entry on a new lease.
+func (b *backend) move(ctx context.Context, own *entry, rec record, seconds int64) (clientv3.LeaseID, time.Duration, error) {
+	lease, ttl, err := b.grant(ctx, clientv3.NoLease, seconds)
 	if err != nil {
-		return ref{}, err
+		return 0, 0, err
 	}
 	rec.TTL = seconds
 	err = b.rewrite(ctx, own, rec, lease)
 	b.replaced(ctx, own, lease, err)
-	if err != nil {
-		return ref{}, err
-	}
-	return ref{lease, seconds}, nil
+	return lease, ttl, err
 }
 
 // raise makes the tokens of a lock begin above floor from now on. Nothing is
