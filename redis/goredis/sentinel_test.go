@@ -70,7 +70,7 @@ func TestAFailoverThatLosesALockTellsItsHolder(t *testing.T) {
 		r.Continue()
 	}
 	killed := time.Now()
-	promoted := s.Master(master)
+	s.Master(master)
 	t.Logf("another master after %v", time.Since(killed))
 
 	a := granted(t, waiting)
@@ -88,7 +88,13 @@ func TestAFailoverThatLosesALockTellsItsHolder(t *testing.T) {
 	// Calls come from the new master, too.
 	third := other.wait(t, other.mutex("k"))
 	other.awaitLine(t, "k", 1)
-	await(t, "it listens at the new master", func() bool { return len(promoted.Do("PUBSUB", "CHANNELS", "pawl:wake:*").([]any)) == 1 })
+	await(t, "it listens at the new master", func() bool {
+		channels := 0 // of whichever it is by now: on a busy machine Sentinel may take it for dead too
+		for _, r := range s.Servers[1:] {
+			channels += len(r.Do("PUBSUB", "CHANNELS", "pawl:wake:*").([]any))
+		}
+		return channels == 1
+	})
 	other.release(t, a.claim)
 	other.release(t, granted(t, third).claim)
 }
