@@ -14,7 +14,11 @@ type Election struct{ lock *Lock }
 
 // Election returns the election of key. Candidates are told apart by their ID; what
 // they are called is the [Options].Label of their client, an address say.
-func (c *Client) Election(key string) *Election { return &Election{c.Mutex(key)} }
+func (c *Client) Election(key string) *Election {
+	l := c.Mutex(key)
+	l.alone = true // all who ask have to be told the same term
+	return &Election{l}
+}
 
 // Campaign waits until this candidate leads, or ctx is done, which bounds the wait
 // and not the term. It fails as [Lock.Acquire] does.

@@ -25,6 +25,32 @@ func campaign(t *testing.T, e *pawl.Election) *pawl.Leadership {
 	return l
 }
 
+// Candidates of one client are as many candidates: the term that others see is the
+// leader's own.
+func TestCandidatesOfOneClientHaveTermsOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, memory.New(nil), nil)
+		defer c.Close()
+		leads := campaign(t, c.Election("k"))
+		won := make(chan *pawl.Leadership, 3)
+		for range 3 {
+			go func() { won <- campaign(t, c.Election("k")) }()
+		}
+		synctest.Wait()
+		for range 3 {
+			if err := leads.Resign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			leads = <-won
+			seen, err := c.Election("k").Leader(t.Context())
+			if err != nil || seen.Term != leads.Term() || seen.ID != leads.Lease().Holder() {
+				t.Errorf("leader: got %+v, %v, want term %d of %s", seen, err, leads.Term(), leads.Lease().Holder())
+			}
+		}
+		leads.Resign(t.Context())
+	})
+}
+
 // Who is cut off stops to lead before another can win, tries nothing after that,
 // and does not come back when the store does.
 func TestALeaderWhoIsCutOffEndsBeforeAnotherWins(t *testing.T) { // A13

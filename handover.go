@@ -23,7 +23,7 @@ import (
 // store without blocks has no token for a second hold, and is asked by each.
 func (l *Lock) handsOver() bool {
 	c := l.client
-	return l.weight == l.capacity && c.traits.Blocks && c.opts.Handover > 1 && l.minHold() == 0
+	return l.weight == l.capacity && c.traits.Blocks && c.opts.Handover > 1 && l.minHold() == 0 && !l.alone
 }
 
 // inTurn runs a when it leads its key, or returns the lease that is handed to it

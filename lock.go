@@ -17,6 +17,7 @@ type Lock struct {
 	every            time.Duration // the period of a Once
 	periodic         bool          // it is of a Once
 	reentrant        bool          // it may be acquired again within itself
+	alone            bool          // each hold is a claim of its own: its token is the one that Inspect shows
 }
 
 // Key returns the name of the lock.
