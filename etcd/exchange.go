@@ -73,23 +73,29 @@ func share(ctx context.Context, n int) time.Duration {
 }
 
 // write makes one transaction. If its conditions don't hold that is errChanged. If
-// no answer has come in its share of the time it is errSilent: one that was made
-// after all has changed what it was conditional on, and so is not made twice.
+// no answer comes in its share of the time it is sent again, to the member that is
+// next: one that was made after all has changed what it was conditional on, and so is
+// not made twice. Whether it was is then open, and that is errSilent.
 func (b *backend) write(ctx context.Context, still []clientv3.Cmp, then ...clientv3.Op) (*clientv3.TxnResponse, error) {
-	bounded, cancel := context.WithTimeout(ctx, share(ctx, 1))
-	defer cancel()
-	resp, err := b.client.Txn(bounded).If(still...).Then(then...).Commit()
-	switch {
-	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		return nil, errChanged
-	case err != nil && bounded.Err() != nil && ctx.Err() == nil:
-		return nil, errSilent
-	case err != nil:
-		return nil, wrap(err)
-	case !resp.Succeeded:
-		return nil, errChanged
+	changed := errChanged
+	for n := 1; ; n++ {
+		bounded, cancel := context.WithTimeout(ctx, share(ctx, n))
+		resp, err := b.client.Txn(bounded).If(still...).Then(then...).Commit()
+		silent := err != nil && bounded.Err() != nil && ctx.Err() == nil
+		cancel()
+		switch {
+		case silent:
+			changed = errSilent
+		case err != nil && changed == errSilent && ctx.Err() == nil, errors.Is(err, rpctypes.ErrLeaseNotFound):
+			return nil, changed
+		case err != nil:
+			return nil, wrap(err)
+		case !resp.Succeeded:
+			return nil, changed
+		default:
+			return resp, nil
+		}
 	}
-	return resp, nil
 }
 
 // query makes a transaction that only reads, at one revision.

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -32,10 +31,9 @@ func TestRunCostsLittle(t *testing.T) {
 	var bare, under []time.Duration
 	var memory []int64
 	for range rounds {
-		took, _ := measure(t, "/bin/true")
-		bare = append(bare, took)
-		took, size := measure(t, program, "run", "--url", url, "k", "--", "/bin/true")
-		under, memory = append(under, took), append(memory, size)
+		bare = append(bare, measure(t, "/bin/true"))
+		under = append(under, measure(t, program, "run", "--url", url, "k", "--", "/bin/true"))
+		memory = append(memory, resident(t, program, url))
 	}
 	cost := median(under) - median(bare)
 	text := fmt.Sprintf("%d rounds, medians: the command alone %v, under pawl run %v (p90 %v), so %v more; %.1f MB resident at most",
@@ -50,9 +48,8 @@ func TestRunCostsLittle(t *testing.T) {
 	}
 }
 
-// measure runs a command to its end and returns how long that took, and its
-// largest resident set in bytes.
-func measure(t *testing.T, name string, args ...string) (time.Duration, int64) {
+// measure runs a command to its end and returns how long that took.
+func measure(t *testing.T, name string, args ...string) time.Duration {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	began := time.Now()
@@ -61,7 +58,7 @@ func measure(t *testing.T, name string, args ...string) (time.Duration, int64) {
 	if err != nil {
 		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
 	}
-	return took, residentBytes(cmd.ProcessState.SysUsage().(*syscall.Rusage))
+	return took
 }
 
 // median sorts list and returns what is in its middle.
