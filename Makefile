@@ -81,7 +81,7 @@ fuzz: ## fuzz each fuzz target for FUZZTIME
 
 .PHONY: bench-peers
 bench-peers: ## measure other lock libraries beside pawl; prints the tables of docs/performance.md
-	@mkdir -p .bin
+	@mkdir -p .bin && rm -f .bin/peers.md
 	@GOWORK=off go test -C bench -count=1 -timeout=30m -run '^Test' . -rounds=$(ROUNDS) -period=1s -batch=500 -report='$(CURDIR)/.bin/peers.md' >&2
 	@cat .bin/peers.md
 

@@ -45,7 +45,15 @@ func newReport(t testing.TB, title string) *report {
 			t.Log(r.markdown(load)) // with -v
 			return
 		}
-		if err := os.WriteFile(*file, []byte(r.markdown(load)), 0o666); err != nil {
+		f, err := os.OpenFile(*file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666) // one file for all tests
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if _, err := f.WriteString(r.markdown(load) + "\n"); err != nil {
+			t.Error(err)
+		}
+		if err := f.Close(); err != nil {
 			t.Error(err)
 		}
 	})
