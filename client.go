@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/pawlock/pawl/driver"
+	"github.com/pawlock/pawl/internal/workers"
 )
 
 // A Client takes locks in one store. It may be used by any number of
-// goroutines; a process needs one for each store.
+// goroutines; a process needs one for each store. Until it is closed a few goroutines
+// of its own may stay for a second after a request.
 type Client struct {
 	backend  driver.Backend
 	traits   driver.Traits
@@ -21,7 +23,7 @@ type Client struct {
 	slept0   time.Duration // reading of Options.Clock.Slept at start
 	keeper   keeper
 	relays   relays
-	crew     crew
+	workers  *workers.Workers // that make its requests
 
 	closed context.Context // ends when Close is called
 	close  context.CancelFunc
@@ -56,7 +58,7 @@ func New(b driver.Backend, opts *Options) (*Client, error) {
 	c.closed, c.close = context.WithCancel(context.Background())
 	c.idle = make(chan struct{})
 	c.keeper.client = c
-	c.crew.jobs = make(chan func())
+	c.workers = workers.New(c.closed.Done(), restTime)
 	return c, nil
 }
 
@@ -165,8 +167,13 @@ func (c *Client) Close() error {
 	return errors.Join(failed...)
 }
 
+// restTime is how long a goroutine that has made a request waits for the next one,
+// if the client is not closed before. A test in a bubble of testing/synctest has to
+// close its client, or sleep for so long, before it returns.
+const restTime = time.Second
+
 // ask runs f, which makes a request, on a goroutine that nobody waits for.
-func (c *Client) ask(f func()) { c.crew.start(c.closed.Done(), f) }
+func (c *Client) ask(f func()) { c.workers.Start(f) }
 
 // detach runs f on a goroutine that Close waits for. After Close it still runs:
 // what f does is to clean up, and nobody else would.

@@ -4,14 +4,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/pawlock/pawl/internal/workers"
 )
 
 // A crew is the goroutines that talk to the nodes, and what they owe them:
 // releases of what nobody wants any more, and revocations. Close waits for these,
 // and not for answers that nobody needs.
 type crew struct {
-	jobs    chan func()  // taken by whoever is resting
-	resting atomic.Int32 // at most maxResting
+	*workers.Workers
 
 	mu      sync.Mutex
 	owed    int           // guarded by mu
@@ -20,33 +21,9 @@ type crew struct {
 	closing atomic.Bool
 }
 
-// maxResting is how many goroutines wait for the next job when they have done
-// one. A stack that has grown to what a client library takes need not grow again.
-const maxResting = 64
-
-// start runs f on a goroutine. Nobody waits for it to end.
-func (c *crew) start(f func()) {
-	select {
-	case c.jobs <- f:
-	default:
-		go c.work(f)
-	}
-}
-
-func (c *crew) work(f func()) {
-	for {
-		f()
-		if c.resting.Add(1) > maxResting {
-			c.resting.Add(-1)
-			return
-		}
-		select {
-		case f = <-c.jobs:
-			c.resting.Add(-1)
-		case <-c.stopped:
-			return
-		}
-	}
+func newCrew() *crew {
+	stopped := make(chan struct{})
+	return &crew{Workers: workers.New(stopped, 0), stopped: stopped}
 }
 
 // finish runs f on a goroutine that Close waits for.

@@ -59,7 +59,7 @@ func (h *hold) send(l call, requests []ballot.Request) {
 			h.quorum.seats[r.Node].release(h, r.At) // the node may still grant it
 			continue
 		}
-		h.quorum.crew.start(func() { h.exchange(l, r) })
+		h.quorum.crew.Start(func() { h.exchange(l, r) })
 	}
 }
 

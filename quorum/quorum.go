@@ -95,7 +95,7 @@ type Backend struct {
 	epoch  time.Time
 	nonces atomic.Uint64
 	book   book
-	crew   crew
+	crew   *crew
 	seen   lastSeen
 	server servers
 	steps  steps
@@ -107,7 +107,7 @@ type Backend struct {
 // names, a replica, a part of a cluster, a server that keeps the configuration
 // of other clients. Such a node that was down during New has no vote later.
 func New(nodes []Node, opts *Options) (*Backend, error) {
-	b := &Backend{epoch: time.Now(), crew: crew{jobs: make(chan func()), stopped: make(chan struct{})}}
+	b := &Backend{epoch: time.Now(), crew: newCrew()}
 	if opts != nil {
 		b.opts = *opts
 	}
