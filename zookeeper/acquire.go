@@ -112,7 +112,7 @@ func (a *attempt) step(sync bool) (g driver.Grant, done bool, err error) {
 	case e.Token != 0:
 		g, err = b.again(l, e, c)
 	case e.stat.EphemeralOwner != b.conn.SessionID():
-		_, err = b.move(l, e, asked(c))
+		_, err = b.move(l, e, e.asked(c))
 		return g, false, err
 	case !b.asks(e.path):
 		return g, false, nil
@@ -173,7 +173,7 @@ func (b *backend) refused(l *line, i int, c driver.Claim) error {
 		}
 		return h
 	}
-	d, o := asked(c), b.kept(e.path)
+	d, o := e.asked(c), b.kept(e.path)
 	if o == nil || d != e.data || time.Since(o.written) > c.TTL/8 {
 		// Those behind see by the new version that somebody still asks.
 		st, err := b.conn.Set(e.path, encode(d), e.stat.Version)
@@ -211,7 +211,7 @@ func (b *backend) join(c driver.Claim) error {
 
 // confirm makes the claim of e a holder, unless another was faster.
 func (b *backend) confirm(l *line, e *entry, c driver.Claim) (driver.Grant, error) {
-	m, d := l.meta, asked(c)
+	m, d := l.meta, e.asked(c)
 	zxid := uint64(e.stat.Czxid)
 	d.Token = max(zxid, m.Last+1)
 	if c.Floor <= d.Token+maxLift {
@@ -283,6 +283,7 @@ func (b *backend) prolong(l *line, e *entry, d data) (driver.Grant, error) {
 // reads the line meanwhile and sees neither finds the key's version changed.
 func (b *backend) move(l *line, e *entry, d data) (driver.Grant, error) {
 	path := l.dir + "/" + moved(e.name, e.ID)
+	d.Place = e.place()
 	res, err := b.conn.Multi(
 		&zk.SetDataRequest{Path: l.dir, Data: encode(l.meta), Version: l.version},
 		&zk.DeleteRequest{Path: e.path, Version: e.stat.Version},

@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -30,6 +31,7 @@ type data struct {
 	Since    int64          `json:"since,omitempty"` // when it was granted, in milliseconds on the store's clock
 	Kept     bool           `json:"kept,omitempty"`
 	Notice   *driver.Notice `json:"notice,omitempty"` // it was asked back
+	Place    int64          `json:"place,omitempty"`  // the czxid of its first node, if it has moved
 }
 
 // An entry is a node in line.
@@ -37,7 +39,6 @@ type entry struct {
 	data
 	name, path string
 	foreign    bool // another program's: exclusive
-	seq        int32
 	stat       zk.Stat
 	read       time.Time // after the answer that told this
 }
@@ -52,8 +53,25 @@ type line struct {
 	now      time.Time // the store's clock, as far as we know it
 }
 
+// asked is what c asks for, as a claim that has not moved.
 func asked(c driver.Claim) data {
 	return data{ID: c.ID, Label: c.Label, Weight: c.Weight, Capacity: c.Capacity, TTL: c.TTL, Queue: c.Queue}
+}
+
+// asked is what c, whose node e is, asks for in the place that it has.
+func (e *entry) asked(c driver.Claim) data {
+	d := asked(c)
+	d.Place = e.Place
+	return d
+}
+
+// place is where e stands in line. The sequence numbers tell the same, but for two
+// claims of one number: a server's counter stays at its end when it gets there.
+func (e *entry) place() int64 {
+	if e.Place != 0 {
+		return e.Place
+	}
+	return e.stat.Czxid
 }
 
 func encode(v any) []byte {
@@ -108,11 +126,10 @@ func (b *backend) read(l *line) (whole bool, err error) {
 		places = make(chan struct{}, 32)
 	)
 	for i, name := range names {
-		seq, ok := sequence(name)
-		if !ok {
+		if !sequential(name) {
 			continue
 		}
-		e := &entry{name: name, path: l.dir + "/" + name, seq: seq}
+		e := &entry{name: name, path: l.dir + "/" + name}
 		l.entries = append(l.entries, e)
 		places <- struct{}{}
 		all.Go(func() {
@@ -132,7 +149,7 @@ func (b *backend) read(l *line) (whole bool, err error) {
 	}
 	l.Last = max(l.Last, l.record.Last)
 	l.entries = slices.DeleteFunc(l.entries, func(e *entry) bool { return e.read.IsZero() })
-	slices.SortFunc(l.entries, func(x, y *entry) int { return int(x.seq - y.seq) }) // wraps around
+	slices.SortFunc(l.entries, func(x, y *entry) int { return cmp.Compare(x.place(), y.place()) })
 	return whole, nil
 }
 

@@ -35,26 +35,13 @@ func moved(name, id string) string {
 	return protected(id) + name[strings.LastIndex(name, "-lock-")+len("-lock-"):]
 }
 
-// sequence returns the number that ZooKeeper has put at the end of name: ten
-// characters, the sign among them once the counter has wrapped around.
-func sequence(name string) (int32, bool) {
-	if len(name) < 10 {
-		return 0, false
-	}
-	if strings.HasSuffix(name, "-2147483648") { // the one that needs eleven
-		return -1 << 31, true
-	}
-	digits := name[len(name)-10:]
-	// ten digits, or a sign and nine: the least of eleven characters come with a
-	// sign before the ten, as "-lock-" has one of its own.
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || digits[0] == '+' {
-		return 0, false
-	}
-	if digits[0] != '-' && strings.HasSuffix(name[:len(name)-10], "--") {
-		n = -n
-	}
-	return int32(n), n >= -1<<31 && n < 1<<31
+// sequential reports whether name ends in a number as ZooKeeper puts one there: ten
+// characters, with the sign among them where the counter has wrapped around. Of
+// the nodes below a key those are claims.
+func sequential(name string) bool {
+	head := strings.TrimRight(name, "0123456789")
+	digits := len(name) - len(head)
+	return digits >= 10 || digits == 9 && strings.HasSuffix(head, "-")
 }
 
 // escape makes one name of a node of any key, and no two keys the same.

@@ -1,8 +1,6 @@
 package zookeeper
 
 import (
-	"math"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -30,23 +28,15 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Case 46: the sequence of a parent wraps around, and the order goes on.
-func TestSequence(t *testing.T) {
-	names := []string{"_c_x-lock-2147483646", "_c_x-lock-2147483647", "_c_x-lock--2147483648", "_c_x-lock--2147483647", "_c_x-lock--000000005"}
-	want := []int32{math.MaxInt32 - 1, math.MaxInt32, math.MinInt32, math.MinInt32 + 1, -5}
-	for i, name := range names {
-		if got, ok := sequence(name); !ok || got != want[i] {
-			t.Errorf("sequence(%q): got %d, %v, want %d", name, got, ok, want[i])
+// What is a claim to those who keep locks below a node, and what is none.
+func TestClaimsEndInANumber(t *testing.T) {
+	for name, want := range map[string]bool{
+		"_c_x-lock-0000000000": true, "_c_x-lock-2147483647": true, "x__lock__0000000007": true,
+		"_c_x-lock--2147483648": true, "_c_x-lock--000000005": true, // of servers whose counter wraps around
+		"config": false, "lock-1": false, "000000005": false, "": false,
+	} {
+		if got := sequential(name); got != want {
+			t.Errorf("sequential(%q): got %v, want %v", name, got, want)
 		}
-	}
-	line := want[:4]
-	if !slices.IsSortedFunc(line, func(x, y int32) int { return int(x - y) }) {
-		t.Errorf("%d is not in order", line)
-	}
-	if got, ok := sequence("x__lock__0000000007"); !ok || got != 7 {
-		t.Errorf("sequence of kazoo's name: got %d, %v, want 7", got, ok)
-	}
-	if _, ok := sequence("config"); ok {
-		t.Error("sequence(config): got a number")
 	}
 }

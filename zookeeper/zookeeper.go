@@ -1,8 +1,8 @@
 // Package zookeeper keeps locks in Apache ZooKeeper 3.5 or later.
 //
 // A key is a container node, and each claim on it an ephemeral sequential node
-// below, named as Curator's InterProcessMutex names them: the order of the
-// sequence numbers is the line. A claim holds once it has confirmed that, in one
+// below, named as Curator's InterProcessMutex names them: the order in which they
+// were made is the line. A claim holds once it has confirmed that, in one
 // transaction that also raises the last token kept in the key's node. Nobody
 // confirms while a claim ahead has not, so grants come in order of creation, and
 // the czxid of a claim's node is its token. The recipe is that of ZooKeeper's

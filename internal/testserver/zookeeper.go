@@ -27,6 +27,7 @@ const zooKeeperJar = "/usr/share/java/zookeeper.jar"
 type ZooKeeper struct {
 	Addr       string // host:port on the loopback interface
 	SecureAddr string // the same for TLS, if it was asked for
+	Data       string // the directory of its data
 
 	t    testing.TB
 	main string // the class
@@ -111,6 +112,7 @@ func start(t testing.TB, addrs []string, n int, with string) (servers []*ZooKeep
 func (z *ZooKeeper) configure(id int, ensemble string) {
 	z.t.Helper()
 	dir := tempDir(z.t)
+	z.Data = dir
 	z.conf = filepath.Join(dir, "zoo.cfg")
 	_, port, _ := net.SplitHostPort(z.Addr)
 	conf := fmt.Sprintf("tickTime=%d\nminSessionTimeout=200\nmaxSessionTimeout=%d\ndataDir=%s\nclientPort=%s\nclientPortAddress=127.0.0.1\n"+
