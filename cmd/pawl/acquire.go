@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pawlock/pawl"
 	"github.com/pawlock/pawl/cmd/pawl/internal/plain"
 	"github.com/pawlock/pawl/cmd/pawl/internal/proc"
 )
@@ -25,7 +26,11 @@ Nobody renews the lock once acquire has ended: it is held until its TTL is over,
 called before. With --for-pid a process in the background renews it until that process has ended, and
 then releases it: --for-pid $$ is for the life of a script. Nothing stops a script whose lock is lost
 nevertheless; it can ask with pawl check. Where one command can do the work, pawl run is safer: it renews, and stops the command
-when the lock is lost.`,
+when the lock is lost.
+
+With --also it acquires several locks, all of them or none. There is one handle for all, which is used
+with the name LOCK; a line with the fence of each, in the order of the command line; and it does not
+hold any more when one of them is lost.`,
 		Example: `  eval "$(pawl acquire deploy --ttl 5m --export)"    # sets PAWL_HANDLE, PAWL_LOCK, PAWL_MODE, PAWL_FENCE
   ./deploy.sh && pawl release deploy
 
@@ -55,32 +60,37 @@ when the lock is lost.`,
 			}
 			// Neither the client nor the store is closed: that would release
 			// the lock, or could.
-			handle := handleOf(s)
+			handle := handleOf(h)
 			if file != "" {
 				if err := writeHandle(file, handle); err != nil {
-					_ = h.lease.Release(context.Background()) // it ends with its TTL otherwise
+					_ = h.Release(context.Background()) // it ends with its TTL otherwise
 					return fail(exitConfig, "cannot write --handle-file: %v; the lock was released", err)
 				}
 			}
 			if cmd.Flags().Changed("for-pid") {
 				if err := p.keepFor(pid, handle); err != nil {
-					_ = h.lease.Release(context.Background()) // it ends with its TTL otherwise
+					_ = h.Release(context.Background()) // it ends with its TTL otherwise
 					return fail(exitInternal, "cannot renew the lock in the background: %v; it was released", err)
 				}
 			}
-			ends := time.Until(h.lease.Deadline())
+			lease := h.first()
+			ends := time.Until(h.Deadline())
 			switch {
 			case asJSON:
-				return p.printJSON(acquired{
-					Lock: r.key, Handle: handle.String(), Fence: h.lease.Token(), Holder: h.lease.Holder(), Backend: s.name,
+				v := acquired{
+					Lock: lease.Key(), Handle: handle.String(), Fence: lease.Token(), Holder: lease.Holder(), Backend: s.name,
 					TTL: handle.TTL, AcquiredAt: time.Now().UTC().Format(time.RFC3339Nano), EndsIn: ends.Milliseconds(),
-				})
+				}
+				if len(h.leases) > 1 {
+					v.Locks = h.outer()
+				}
+				return p.printJSON(v)
 			case export:
-				_, err = fmt.Fprintf(p.out, "export PAWL_HANDLE=%s PAWL_LOCK=%s PAWL_MODE=%s PAWL_FENCE=%d\n", handle, plain.Shell(r.key), mode(h.lease), h.lease.Token())
+				_, err = fmt.Fprintf(p.out, "export PAWL_HANDLE=%s PAWL_LOCK=%s PAWL_MODE=%s PAWL_FENCE=%d\n", handle, plain.Shell(lease.Key()), mode(lease), lease.Token())
 			case file != "":
-				_, err = fmt.Fprintf(p.out, "fence=%d\n", h.lease.Token())
+				_, err = fmt.Fprint(p.out, fenceLines(h.leases))
 			default:
-				_, err = fmt.Fprintf(p.out, "handle=%s\nfence=%d\n", handle, h.lease.Token())
+				_, err = fmt.Fprintf(p.out, "handle=%s\n%s", handle, fenceLines(h.leases))
 			}
 			return unprinted(err)
 		},
@@ -105,4 +115,16 @@ type acquired struct {
 	TTL        int64  `json:"ttl_ms"`
 	AcquiredAt string `json:"acquired_at"`
 	EndsIn     int64  `json:"lease_ends_in_ms"`
+
+	Locks []outerLock `json:"locks,omitempty"` // of several
+}
+
+// fenceLines are the tokens of leases, a line each, in the order of the command
+// line.
+func fenceLines(leases []*pawl.Lease) string {
+	text := ""
+	for _, l := range leases {
+		text += fmt.Sprintf("fence=%d\n", l.Token())
+	}
+	return text
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/pawlock/pawl/cmd/pawl/internal/open"
 	"github.com/pawlock/pawl/cmd/pawl/internal/plain"
 	"github.com/pawlock/pawl/cmd/pawl/internal/who"
+	"github.com/pawlock/pawl/driver"
 )
 
 // claimFlags are the flags of run and acquire.
@@ -20,6 +21,7 @@ type claimFlags struct {
 	noWait   bool
 	shared   bool
 	slots    int
+	also     []string
 	conflict int
 	reason   string
 	meta     []string
@@ -36,6 +38,7 @@ func (f *claimFlags) add(cmd *cobra.Command) {
 	flags.BoolVarP(&f.noWait, "no-wait", "n", false, "do not wait: exit 75 if the lock is held")
 	flags.BoolVarP(&f.shared, "shared", "s", false, "share the lock with others who do; excludes those who do not")
 	flags.IntVar(&f.slots, "slots", 1, "let `n` hold the lock at a time; all should agree on n")
+	flags.StringArrayVar(&f.also, "also", nil, "acquire this `lock`, too, in the same way: all or none; may be repeated")
 	flags.IntVarP(&f.conflict, "conflict-exit-code", "E", exitBusy, "exit `code` if the lock is held, 0 to 255; 0 also prints nothing")
 	flags.StringVar(&f.reason, "reason", "", "`text` shown to those who wait")
 	flags.StringArrayVar(&f.meta, "meta", nil, "`name=value` shown to those who look; may be repeated")
@@ -57,6 +60,16 @@ func (f *claimFlags) request(cmd *cobra.Command, key, command string) (request, 
 	case f.ttl <= 0:
 		return request{}, usage("--ttl 0: a lock that never expires is not offered")
 	}
+	keys := []string{key}
+	for _, also := range f.also {
+		if err := driver.ValidateKey(also); err != nil {
+			return request{}, usage("--also %s: %v", plain.Quote(also), err)
+		}
+		if slices.Contains(keys, also) {
+			return request{}, usage("--also %s: that lock is named twice, and would wait for itself", plain.Quote(also))
+		}
+		keys = append(keys, also)
+	}
 	for _, promise := range f.require {
 		if !slices.Contains(promises, promise) {
 			return request{}, usage("--require %s: it is one or more of %s", plain.Quote(promise), strings.Join(promises, ", "))
@@ -76,7 +89,7 @@ func (f *claimFlags) request(cmd *cobra.Command, key, command string) (request, 
 		}
 	}
 	return request{
-		key: key, shared: f.shared, slots: f.slots, wait: f.wait, noWait: f.noWait, conflict: f.conflict,
+		keys: keys, shared: f.shared, slots: f.slots, wait: f.wait, noWait: f.noWait, conflict: f.conflict,
 		opts: pawl.Options{TTL: f.ttl, Label: label.String()}, require: f.require,
 	}, nil
 }

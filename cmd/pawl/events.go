@@ -39,7 +39,7 @@ type event struct {
 // not read delays nothing: the lines wait in memory, and for a second at the
 // end. A nil *events writes nothing.
 type events struct {
-	lock string
+	lock string // LOCK, where an event is of no other of several
 
 	mu     sync.Mutex
 	seq    int           // guarded by mu
@@ -72,7 +72,10 @@ func (e *events) tell(v event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.seq++
-	v.Schema, v.Seq, v.Time, v.Lock = schema, e.seq, time.Now().UTC().Format(time.RFC3339Nano), e.lock
+	v.Schema, v.Seq, v.Time = schema, e.seq, time.Now().UTC().Format(time.RFC3339Nano)
+	if v.Lock == "" {
+		v.Lock = e.lock
+	}
 	b, _ := json.Marshal(v) // strings and numbers: it can't fail
 	select {
 	case e.lines <- append(b, '\n'): // never, once it is nil
@@ -103,25 +106,25 @@ func (e *events) observe(o *pawl.Observer) {
 	if e == nil {
 		return
 	}
-	o.Waiting = func(_ string, held *pawl.HeldError) {
+	o.Waiting = func(key string, held *pawl.HeldError) {
 		h := holderToJSON(held.Holder)
-		h.Lock = e.lock
-		e.tell(event{Event: "waiting", Holder: &h, Place: held.Place})
+		h.Lock = key
+		e.tell(event{Event: "waiting", Lock: key, Holder: &h, Place: held.Place})
 	}
 	o.Acquired = func(l *pawl.Lease, waited time.Duration, _ int) {
-		e.tell(event{Event: "acquired", Fence: l.Token(), HolderID: l.Holder(), Waited: milliseconds(waited), EndsIn: milliseconds(max(0, time.Until(l.Deadline())))})
+		e.tell(event{Event: "acquired", Lock: l.Key(), Fence: l.Token(), HolderID: l.Holder(), Waited: milliseconds(waited), EndsIn: milliseconds(max(0, time.Until(l.Deadline())))})
 	}
 	renewed, failed := o.Renewed, o.RenewFailed
 	o.Renewed = func(l *pawl.Lease, took, left time.Duration) {
 		renewed(l, took, left)
-		e.tell(event{Event: "renewed", Fence: l.Token(), EndsIn: milliseconds(max(0, time.Until(l.Deadline())))})
+		e.tell(event{Event: "renewed", Lock: l.Key(), Fence: l.Token(), EndsIn: milliseconds(max(0, time.Until(l.Deadline())))})
 	}
 	o.RenewFailed = func(l *pawl.Lease, err error, left time.Duration) {
 		failed(l, err, left)
-		e.tell(event{Event: "renew_failed", Fence: l.Token(), Reason: reason(err), EndsIn: milliseconds(max(0, left))})
+		e.tell(event{Event: "renew_failed", Lock: l.Key(), Fence: l.Token(), Reason: reason(err), EndsIn: milliseconds(max(0, left))})
 	}
 	o.Released = func(l *pawl.Lease, _ time.Duration, err error) {
-		v := event{Event: "released", Fence: l.Token()}
+		v := event{Event: "released", Lock: l.Key(), Fence: l.Token()}
 		if err != nil {
 			v.Error = reason(err)
 		}

@@ -108,6 +108,8 @@ func TestDurations(t *testing.T) {
 func FuzzHandle(f *testing.F) {
 	h := handle{Store: "redis://h:6379/0", Key: "k\x00", ID: "x/0123456789abcdef0123456789abcdef.1", Weight: 1, Capacity: 1, TTL: 30000, Token: 1<<64 - 1, Ref: "r"}
 	f.Add(h.String())
+	h.Also = []handle{{Key: "l", ID: h.ID, TTL: 1}}
+	f.Add(h.String())
 	f.Add("pawl1.")
 	f.Fuzz(func(t *testing.T, s string) {
 		h, err := parseHandle(s)
@@ -115,7 +117,7 @@ func FuzzHandle(f *testing.F) {
 			return
 		}
 		again, err := parseHandle(h.String())
-		if err != nil || again != h {
+		if err != nil || again.String() != h.String() {
 			t.Errorf("parseHandle(%q): got %+v, then %+v, %v", s, h, again, err)
 		}
 		if c := h.claim(); c.Key == "" || c.ID == "" || c.TTL <= 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,8 +30,8 @@ func (p *program) fenceCommand() *cobra.Command {
 
 // fenceFlags are the flags of fence check.
 type fenceFlags struct {
-	resource, state, token string
-	wait                   time.Duration
+	resource, state, lock, token string
+	wait                         time.Duration
 }
 
 func (p *program) fenceCheckCommand() *cobra.Command {
@@ -48,7 +49,7 @@ wait. Without COMMAND the token is only checked and remembered, and a write that
 protected from a pause in between.
 
 FILE belongs to the machine that the resource is on. The token is that of the lock named by PAWL_LOCK,
-PAWL_MODE and PAWL_FENCE, as pawl run has set them, or --token, which is how it gets to another
+PAWL_MODE and PAWL_FENCE, as pawl run has set them; that of --lock, if it runs under several; or --token, which is how it gets to another
 machine. Tokens are compared by one lock only: a resource that has seen one of another lock refuses.`,
 		Example: `  pawl run deploy -- sh -c './build && pawl fence check --resource site --state /srv/fence -- ./install'
   pawl run deploy -- sh -c 'ssh web1 pawl fence check --resource site --state /srv/fence \
@@ -60,6 +61,8 @@ machine. Tokens are compared by one lock only: a resource that has seen one of a
 	flags.StringVar(&f.resource, "resource", "", "`name` of what is protected")
 	flags.StringVar(&f.state, "state", "", "`file` that remembers the highest tokens")
 	flags.StringVar(&f.token, "token", "", "`token` to check, as NAME:MODE:NUMBER (default that of PAWL_LOCK, PAWL_MODE and PAWL_FENCE)")
+	flags.StringVar(&f.lock, "lock", "", "`name` of the lock of PAWL_LOCKS whose token to check (default that of PAWL_LOCK)")
+	cmd.MarkFlagsMutuallyExclusive("lock", "token")
 	flags.VarP(durationFlag{value: &f.wait, forever: true}, "wait", "w", "how long to wait for others that write under the same file")
 	return cmd
 }
@@ -125,6 +128,13 @@ func (p *program) fenced(f *fenceFlags, err error) error {
 // read returns the token that is to be checked.
 func (f *fenceFlags) read() (pawl.Token, error) {
 	text, from := f.token, "--token"
+	if text == "" && f.lock != "" {
+		l, ok := innermost(f.lock)
+		if !ok || l.Fence == 0 {
+			return pawl.Token{}, usage("there is no token: this process does not run under the lock %s, or PAWL_LOCKS is not set", plain.Quote(f.lock))
+		}
+		text, from = strings.Join([]string{l.Lock, l.Mode, strconv.FormatUint(l.Fence, 10)}, ":"), "PAWL_LOCKS"
+	}
 	if text == "" {
 		from = "PAWL_LOCK, PAWL_MODE and PAWL_FENCE"
 		number := os.Getenv("PAWL_FENCE")

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 	"time"
 
@@ -94,9 +95,22 @@ func (p *program) keepForCommand() *cobra.Command {
 			if f, ok := p.out.(*os.File); ok {
 				_ = f.Close() // acquire waits for it
 			}
-			return keep(s, h.claim(), gone)
+			return keepAll(s, h, gone)
 		},
 	}
+}
+
+// keepAll keeps each lock of h. One that is lost is not asked for again, but the
+// others stay: the process still works under them, until it asks.
+func keepAll(s *store, h handle, gone <-chan struct{}) error {
+	all := h.all()
+	failed := make([]error, len(all))
+	var kept sync.WaitGroup
+	for i, one := range all {
+		kept.Go(func() { failed[i] = keep(s, one.claim(), gone) })
+	}
+	kept.Wait()
+	return errors.Join(failed...)
 }
 
 // keep renews c until gone is closed, and then releases it. It returns when c is

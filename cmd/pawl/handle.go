@@ -28,6 +28,8 @@ type handle struct {
 	TTL      int64  `json:"t"` // ms
 	Token    uint64 `json:"f"`
 	Ref      string `json:"r,omitempty"`
+
+	Also []handle `json:"a,omitempty"` // other locks of the same hold
 }
 
 // A handle's text begins with its version.
@@ -35,14 +37,22 @@ const handleVersion = "pawl1."
 
 var errHandle = errors.New("it is no handle: give what pawl acquire has printed")
 
-func handleOf(s *store) handle {
-	seen := s.seen()
-	c, g := seen.claim, seen.grant
-	return handle{
-		Store: s.name, Key: c.Key, ID: c.ID, Label: c.Label, Weight: c.Weight, Capacity: c.Capacity,
-		TTL: c.TTL.Milliseconds(), Token: g.Token, Ref: g.Ref,
+func handleOf(h *hold) handle {
+	var all []handle
+	for _, l := range h.leases {
+		c := h.store.grantOf(l.Key())
+		all = append(all, handle{
+			Store: h.store.name, Key: c.Key, ID: c.ID, Label: c.Label, Weight: c.Weight, Capacity: c.Capacity,
+			TTL: c.TTL.Milliseconds(), Token: c.Grant.Token, Ref: c.Grant.Ref,
+		})
 	}
+	first := all[0]
+	first.Also = all[1:]
+	return first
 }
+
+// all returns the handles of each lock that h is for.
+func (h handle) all() []handle { return append([]handle{h}, h.Also...) }
 
 func (h handle) String() string {
 	b, _ := json.Marshal(h) // strings and numbers: it can't fail
@@ -70,8 +80,13 @@ func parseHandle(s string) (handle, error) {
 		return handle{}, errHandle
 	}
 	var h handle
-	if err := json.Unmarshal(b, &h); err != nil || h.Key == "" || h.ID == "" || h.TTL <= 0 || h.TTL > int64(forever/time.Millisecond) {
+	if err := json.Unmarshal(b, &h); err != nil {
 		return handle{}, errHandle
+	}
+	for _, one := range h.all() {
+		if one.Key == "" || one.ID == "" || one.TTL <= 0 || one.TTL > int64(forever/time.Millisecond) {
+			return handle{}, errHandle
+		}
 	}
 	return h, nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -151,9 +152,22 @@ func fileURL(t *testing.T) string { return "file://" + t.TempDir() }
 // Cases A07, T10, U13, U16, V01.
 func TestDeletedKeyStopsAllProcesses(t *testing.T) {
 	t.Parallel()
+	stopsAll(t, "k")
+}
+
+// Of several locks the loss of one is enough, and the other is not given back
+// before all processes are dead.
+func TestLossOfOneOfSeveralStopsAllProcesses(t *testing.T) {
+	t.Parallel()
+	stopsAll(t, "j", "--also", "j")
+}
+
+// stopsAll deletes the key of a run.
+func stopsAll(t *testing.T, key string, args ...string) {
 	r, url := startRedis(t)
-	run, pids := startTree(t, url, "--ttl", "2", "--kill-after", "0.3")
-	r.Do("DEL", "lock:k")
+	run, pids := startTree(t, url, append([]string{"--ttl", "2", "--kill-after", "0.3"}, args...)...)
+	waiter := startPawl(t, url, append([]string{"run", "k", "--", "sh", "-c", `for pid; do ! kill -0 "$pid" || exit 1; done`, "sh"}, pids...)...)
+	r.Do("DEL", "lock:"+key)
 	deleted := time.Now()
 	if ws := run.wait(); ws.ExitStatus() != exitLost {
 		t.Errorf("got exit status %d, want %d", ws.ExitStatus(), exitLost)
@@ -167,8 +181,11 @@ func TestDeletedKeyStopsAllProcesses(t *testing.T) {
 	if took, bound := time.Since(deleted), 4*time.Second; took > bound {
 		t.Errorf("all were stopped %v after the deletion, want at most %v", took, bound)
 	}
-	if !strings.Contains(run.stderr.String(), "LOCK LOST \"k\"") {
-		t.Errorf("got %q on standard error, want the loss told", run.stderr)
+	if want := fmt.Sprintf("LOCK LOST %q", key); !strings.Contains(run.stderr.String(), want) {
+		t.Errorf("got %q on standard error, want %q in it", run.stderr, want)
+	}
+	if ws := waiter.wait(); key != "k" && ws.ExitStatus() != 0 {
+		t.Errorf("got exit status %d of who waited for the other lock, want 0: all processes dead by then", ws.ExitStatus())
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -38,47 +39,48 @@ type job struct {
 	status     *os.File
 	events     *events // nil without a status
 
-	key      string
 	hold     *hold
 	tree     *proc.Tree
 	signals  <-chan os.Signal
 	suspends <-chan os.Signal
 
-	start    time.Time
-	renewed  atomic.Int64 // nanoseconds from start to the last sign that the lock was ours
-	stopping atomic.Bool  // the lock is lost, and the release no news
-	over     atomic.Bool  // the command has ended: it is not going to be stopped
+	renewed  sync.Map    // key to time.Time: the last sign that the lock was ours
+	stopping atomic.Bool // the lock is lost, and the release no news
+	over     atomic.Bool // the command has ended: it is not going to be stopped
 	tolerant toleration
 }
 
 // observer tells the job about its renewals. Its funcs are called while the
 // lease is locked, and so only note and print.
 func (j *job) observer() *pawl.Observer {
-	j.start = time.Now()
 	o := &pawl.Observer{
-		Renewed: func(_ *pawl.Lease, took, left time.Duration) {
-			j.sign(took)
+		Renewed: func(l *pawl.Lease, took, left time.Duration) {
+			j.sign(l.Key(), took)
 			if j.program.verbose {
-				j.program.note("renewed %s in %s, %s were left", plain.Quote(j.key), plain.Duration(took), plain.Duration(left))
+				j.program.note("renewed %s in %s, %s were left", plain.Quote(l.Key()), plain.Duration(took), plain.Duration(left))
 			}
 		},
-		RenewFailed: func(_ *pawl.Lease, err error, left time.Duration) {
+		RenewFailed: func(l *pawl.Lease, err error, left time.Duration) {
 			if j.stopping.Load() || j.over.Load() {
 				return
 			}
-			j.program.note("could not renew %s for %s (%s); %s left, will stop the command at %s left", plain.Quote(j.key),
-				plain.Duration(j.sinceRenewed()), plain.Text(reason(err)), plain.Duration(left), plain.Duration(j.timing.killAfter))
+			j.program.note("could not renew %s for %s (%s); %s left, will stop the command at %s left", plain.Quote(l.Key()),
+				plain.Duration(j.sinceRenewed(l)), plain.Text(reason(err)), plain.Duration(left), plain.Duration(j.timing.killAfter))
 		},
 	}
 	j.events.observe(o)
 	return o
 }
 
-// sign notes that the lock was ours so long ago.
-func (j *job) sign(ago time.Duration) { j.renewed.Store(int64(time.Since(j.start) - ago)) }
+// sign notes that the lock key was ours so long ago.
+func (j *job) sign(key string, ago time.Duration) { j.renewed.Store(key, time.Now().Add(-ago)) }
 
-func (j *job) sinceRenewed() time.Duration {
-	return time.Since(j.start) - time.Duration(j.renewed.Load())
+func (j *job) sinceRenewed(l *pawl.Lease) time.Duration {
+	at, ok := j.renewed.Load(l.Key())
+	if !ok {
+		return 0
+	}
+	return time.Since(at.(time.Time))
 }
 
 // confirmTimeout bounds the question whether the lock was ours to the end.
@@ -87,7 +89,7 @@ const confirmTimeout = time.Second
 // run runs the command and releases the lock. Its error is how the command
 // ended, or what it was stopped for.
 func (j *job) run(h *hold, signals <-chan os.Signal) error {
-	j.hold, j.key, j.signals = h, h.lease.Key(), signals
+	j.hold, j.signals = h, signals
 	j.suspends = proc.CatchSuspend() // before there is anything that would go on without us
 	if err := j.refresh(); err != nil {
 		return err
@@ -104,7 +106,7 @@ func (j *job) run(h *hold, signals <-chan os.Signal) error {
 		return notStarted(err)
 	}
 	j.tree = tree
-	j.events.tell(event{Event: "started", PID: tree.PID(), Fence: h.lease.Token()})
+	j.events.tell(event{Event: "started", PID: tree.PID(), Fence: h.first().Token()})
 	err = j.attend()
 	if tree.Exit().Signal == syscall.SIGKILL {
 		restore() // it had no time to do so itself
@@ -115,7 +117,7 @@ func (j *job) run(h *hold, signals <-chan os.Signal) error {
 // attend passes signals on, and watches the lease, until the command has ended
 // and the lock is released.
 func (j *job) attend() error {
-	lease, tree := j.hold.lease, j.tree
+	lease, tree := j.hold, j.tree
 	relay := proc.Relay{Tree: tree, Typed: !j.newGroup && proc.Terminal()}
 	runtime := newAlarm(j.maxRuntime)
 	defer runtime.Stop()
@@ -165,8 +167,10 @@ func (j *job) interrupted(typed bool) bool {
 // refresh renews a lease of which a slow store has left little, lest the command
 // be stopped as soon as it is started.
 func (j *job) refresh() error {
-	lease, t := j.hold.lease, j.timing
-	j.sign(j.hold.ttl() - time.Until(lease.Deadline()))
+	lease, t := j.hold, j.timing
+	for _, l := range lease.leases {
+		j.sign(l.Key(), j.hold.ttl()-time.Until(l.Deadline()))
+	}
 	if lease.Check(t.killAfter+t.renewEvery) == nil {
 		return nil
 	}
@@ -182,7 +186,7 @@ func (j *job) refresh() error {
 	if err != nil {
 		why = plain.Text(reason(err))
 	}
-	return fail(exitUnreachable, "got %s, but could not keep it: %s: %s. The command was not run", plain.Quote(j.key), j.hold.store.name, why)
+	return fail(exitUnreachable, "got %s, but could not keep it: %s: %s. The command was not run", j.names(), j.hold.store.name, why)
 }
 
 // newAlarm returns a timer that never fires if d is 0.
@@ -196,10 +200,10 @@ func newAlarm(d time.Duration) *time.Timer {
 // environment is what the command gets: ours, with the lock's identity in place
 // of an outer one's.
 func (j *job) environment() []string {
-	lease := j.hold.lease
-	locks, _ := json.Marshal(append(outerLocks(), outerLock{j.key, lease.Holder()})) // strings only: it can't fail
+	lease := j.hold.first()
+	locks, _ := json.Marshal(append(outerLocks(), j.hold.outer()...)) // strings and numbers: it can't fail
 	own := []string{
-		"PAWL_LOCK=" + j.key,
+		"PAWL_LOCK=" + lease.Key(),
 		"PAWL_MODE=" + mode(lease),
 		"PAWL_FENCE=" + strconv.FormatUint(lease.Token(), 10),
 		"PAWL_HOLDER=" + lease.Holder(),
@@ -230,7 +234,7 @@ func (j *job) ended(asked bool) error {
 	exit := j.tree.Exit()
 	j.over.Store(j.tree.Empty())
 	j.tellExit()
-	if j.hold.lease.Check(0) != nil {
+	if j.hold.Check(0) != nil {
 		if j.onLost == "kill" {
 			j.tellSurvivors(j.tree.Stop(j.killSignal, proc.Now()))
 		}
@@ -252,7 +256,7 @@ func (j *job) ended(asked bool) error {
 	// deleted itself; a renewal does.
 	confirm, cancel := context.WithTimeout(context.Background(), confirmTimeout)
 	defer cancel()
-	if errors.Is(j.hold.lease.Renew(confirm), pawl.ErrLost) || j.release() {
+	if errors.Is(j.hold.Renew(confirm), pawl.ErrLost) || j.release() {
 		return j.lostAtEnd()
 	}
 	return j.result(exit)
@@ -276,7 +280,7 @@ func (j *job) tellExit() {
 
 // killBy returns when to KILL: at the time given, or before the lease ends.
 func (j *job) killBy(t time.Time) <-chan time.Time {
-	if end := j.hold.lease.Deadline().Add(-j.timing.margin); end.Before(t) {
+	if end := j.hold.Deadline().Add(-j.timing.margin); end.Before(t) {
 		t = end
 	}
 	return time.After(time.Until(t))
@@ -346,6 +350,15 @@ func (j *job) tellSurvivors(left []proc.Process) {
 	}
 }
 
+// names returns the names of the locks, to print.
+func (j *job) names() string {
+	keys := make([]string, len(j.hold.leases))
+	for i, l := range j.hold.leases {
+		keys[i] = l.Key()
+	}
+	return quoted(keys)
+}
+
 // name returns the name of the command, to print.
 func (j *job) name() string { return plain.Text(commandName(j.argv[0])) }
 
@@ -373,16 +386,15 @@ func listed(list []proc.Process) string {
 // it turned out to have been lost. A store that does not confirm is no failure
 // of the command: it is said when the lock ends by itself.
 func (j *job) release() (lost bool) {
-	lease := j.hold.lease
-	ends := time.Until(lease.Deadline())
-	err := lease.Release(context.Background())
+	ends := time.Until(j.hold.Deadline())
+	err := j.hold.Release(context.Background())
 	switch {
 	case errors.Is(err, pawl.ErrLost):
 		return true
 	case err != nil && !j.stopping.Load():
-		j.program.say("could not release %s: %s; it ends by itself in %s at the latest", plain.Quote(j.key), plain.Text(reason(err)), plain.Duration(ends))
+		j.program.say("could not release %s: %s; it ends by itself in %s at the latest", j.names(), plain.Text(reason(err)), plain.Duration(ends))
 	case err == nil && j.program.verbose:
-		j.program.note("released %s", plain.Quote(j.key))
+		j.program.note("released %s", j.names())
 	}
 	return false
 }

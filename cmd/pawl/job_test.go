@@ -48,7 +48,7 @@ func TestSlowGrantIsRenewedBeforeTheCommandStarts(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &store{Backend: slowBackend{memory.New(nil), slow, test.renew}, name: "mem://"}
-			j := job{program: &program{err: io.Discard}, key: "k", timing: timing{killAfter: killAfter, renewEvery: time.Second}}
+			j := job{program: &program{err: io.Discard}, timing: timing{killAfter: killAfter, renewEvery: time.Second}}
 			client, err := pawl.New(s, &pawl.Options{TTL: ttl, RenewEvery: time.Second, Observer: j.observer()})
 			if err != nil {
 				t.Fatal(err)
@@ -62,7 +62,7 @@ func TestSlowGrantIsRenewedBeforeTheCommandStarts(t *testing.T) {
 			if lease.Check(killAfter) == nil {
 				t.Fatalf("got %v left of the lease, want less than %v", time.Until(lease.Deadline()), killAfter)
 			}
-			j.hold = &hold{client, s, lease}
+			j.hold = &hold{lease, client, s, []*pawl.Lease{lease}}
 			err = j.refresh()
 			if test.code == exitOK {
 				if err != nil || lease.Check(killAfter) != nil {
@@ -98,7 +98,7 @@ func TestStopSignalBeforeTheStartReleases(t *testing.T) {
 	signals := make(chan os.Signal, 2)
 	signals <- syscall.SIGWINCH
 	signals <- syscall.SIGTERM
-	err = j.run(&hold{client, s, lease}, signals)
+	err = j.run(&hold{lease, client, s, []*pawl.Lease{lease}}, signals)
 	var f *failure
 	if !errors.As(err, &f) || f.death == nil || f.death.Signal != syscall.SIGTERM {
 		t.Errorf("got %v, want death by TERM", err)
@@ -125,7 +125,7 @@ func TestALongWaitIsWaited(t *testing.T) {
 		p := &program{err: io.Discard}
 		began := time.Now()
 		const wait = 2 * time.Hour
-		_, err = p.acquire(&store{Backend: backend, name: "mem://"}, request{key: "k", slots: 1, wait: wait, conflict: exitBusy}, nil)
+		_, err = p.acquire(&store{Backend: backend, name: "mem://"}, request{keys: []string{"k"}, slots: 1, wait: wait, conflict: exitBusy}, nil)
 		var f *failure
 		if !errors.As(err, &f) || f.code != exitBusy {
 			t.Errorf("got %v, want a failure with exit code %d", err, exitBusy)

@@ -35,23 +35,36 @@ acquired again.`,
 				return err
 			}
 			defer s.Close()
-			claim := h.claim()
 			if cmd.Flags().Changed("ttl") {
 				if err := driver.ValidateTTL("--ttl", ttl, s.Traits()); err != nil {
 					return usage("%v", err)
 				}
-				claim.TTL = ttl
 			}
-			began := time.Now()
-			grant, err := persist(func(ctx context.Context) (driver.Grant, error) {
-				began = time.Now()
-				return s.Renew(ctx, claim)
+			var grant driver.Grant // of the first that was renewed: it ends first
+			var sent time.Time
+			err = h.each(func(one handle) error {
+				claim := one.claim()
+				if cmd.Flags().Changed("ttl") {
+					claim.TTL = ttl
+				}
+				began := time.Now()
+				g, err := persist(func(ctx context.Context) (driver.Grant, error) {
+					began = time.Now()
+					return s.Renew(ctx, claim)
+				})
+				if err != nil {
+					return p.notKept(s, one, "not renewed", err)
+				}
+				if sent.IsZero() {
+					grant, sent = g, began
+				}
+				return nil
 			})
 			if err != nil {
-				return p.notKept(s, h, "not renewed", err)
+				return err
 			}
 			if asJSON {
-				left := grant.TTL - time.Since(began)
+				left := grant.TTL - time.Since(sent)
 				return p.printJSON(renewal{Lock: h.Key, Fence: h.Token, Holder: h.ID, TTL: grant.TTL.Milliseconds(), EndsIn: left.Milliseconds()})
 			}
 			return nil
@@ -88,16 +101,18 @@ was done under it may have overlapped another's work.`,
 				return err
 			}
 			defer s.Close()
-			// A store may not know any more whether what is gone was released
-			// or has expired. That it was still there must be seen before.
-			_, err = persist(func(ctx context.Context) (driver.Grant, error) { return driver.Grant{}, h.check(ctx, s, nil) })
-			if err == nil {
-				_, err = persist(func(ctx context.Context) (driver.Grant, error) { return driver.Grant{}, s.Release(ctx, h.claim()) })
-			}
-			if err != nil {
-				return p.notKept(s, h, "not released", err)
-			}
-			return nil
+			return h.each(func(one handle) error {
+				// A store may not know any more whether what is gone was released
+				// or has expired. That it was still there must be seen before.
+				_, err := persist(func(ctx context.Context) (driver.Grant, error) { return driver.Grant{}, one.check(ctx, s, nil) })
+				if err == nil {
+					_, err = persist(func(ctx context.Context) (driver.Grant, error) { return driver.Grant{}, s.Release(ctx, one.claim()) })
+				}
+				if err != nil {
+					return p.notKept(s, one, "not released", err)
+				}
+				return nil
+			})
 		},
 	}
 	f.add(cmd)
@@ -122,14 +137,24 @@ the lock that this process runs under, by PAWL_HOLDER and PAWL_FENCE, as pawl ru
 				return err
 			}
 			defer s.Close()
-			var holder pawl.Holder
-			if _, err := persist(func(ctx context.Context) (driver.Grant, error) {
-				return driver.Grant{}, h.check(ctx, s, &holder)
-			}); err != nil {
-				return p.notKept(s, h, "not held", err)
+			var first pawl.Holder // to end
+			err = h.each(func(one handle) error {
+				var holder pawl.Holder
+				if _, err := persist(func(ctx context.Context) (driver.Grant, error) {
+					return driver.Grant{}, one.check(ctx, s, &holder)
+				}); err != nil {
+					return p.notKept(s, one, "not held", err)
+				}
+				if first.ID == "" || holder.Left < first.Left {
+					first = holder
+				}
+				return nil
+			})
+			if err != nil {
+				return err
 			}
 			if asJSON {
-				return p.printJSON(renewal{Lock: h.Key, Fence: h.Token, Holder: h.ID, TTL: holder.TTL.Milliseconds(), EndsIn: holder.Left.Milliseconds()})
+				return p.printJSON(renewal{Lock: h.Key, Fence: h.Token, Holder: h.ID, TTL: first.TTL.Milliseconds(), EndsIn: first.Left.Milliseconds()})
 			}
 			return nil
 		},
@@ -137,6 +162,18 @@ the lock that this process runs under, by PAWL_HOLDER and PAWL_FENCE, as pawl ru
 	f.add(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// each calls f for each lock of h, also after one has failed, and returns the
+// first failure.
+func (h handle) each(f func(one handle) error) error {
+	var failed error
+	for _, one := range h.all() {
+		if err := f(one); err != nil && failed == nil {
+			failed = err
+		}
+	}
+	return failed
 }
 
 func (p *program) withHandle(f *handleFlags, key string) (handle, *store, error) {
@@ -159,23 +196,27 @@ func (p *program) prefer(name string) {
 
 func (p *program) withHandleOrEnv(f *handleFlags, key string) (handle, *store, error) {
 	holder := os.Getenv("PAWL_HOLDER")
-	if f.given() || holder == "" || os.Getenv("PAWL_LOCK") != key {
-		return p.withHandle(f, key)
+	one, other := innermost(key)
+	if os.Getenv("PAWL_LOCK") == key && holder != "" {
+		token, err := strconv.ParseUint(os.Getenv("PAWL_FENCE"), 10, 64)
+		if err != nil && !f.given() {
+			return handle{}, nil, usage("PAWL_FENCE is not a number")
+		}
+		one, other = outerLock{Holder: holder, Fence: token, Backend: os.Getenv("PAWL_BACKEND")}, true
 	}
-	token, err := strconv.ParseUint(os.Getenv("PAWL_FENCE"), 10, 64)
-	if err != nil {
-		return handle{}, nil, usage("PAWL_FENCE is not a number")
+	if f.given() || !other {
+		return p.withHandle(f, key)
 	}
 	// The lock may be in another store than that of PAWL_URL, or of the
 	// configuration, which is better if it is the same, for it has the password.
-	backend := os.Getenv("PAWL_BACKEND")
+	backend := one.Backend
 	if p.values["url"].from != "--url" && !names(p.urls, backend) {
 		if _, err := open.Parse(backend); err == nil {
 			p.urls = []string{backend}
 		}
 	}
 	s, err := p.openStore()
-	return handle{Store: backend, Key: key, ID: holder, Token: token}, s, err
+	return handle{Store: backend, Key: key, ID: one.Holder, Token: one.Fence}, s, err
 }
 
 // names reports whether raws are the store that is called name.

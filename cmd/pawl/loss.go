@@ -14,8 +14,8 @@ import (
 
 // lost stops the command because the lease has ended, or is about to.
 func (j *job) lost() error {
-	lease, now := j.hold.lease, time.Now()
-	since := j.sinceRenewed()
+	lease, now := j.hold.weakest(), time.Now()
+	since := j.sinceRenewed(lease)
 	j.stopping.Store(true)
 	others := max(0, len(j.tree.Processes())-1)
 	lost := lostReason(lease)
@@ -41,15 +41,15 @@ func (j *job) lost() error {
 	} else {
 		text += ": KILL sent"
 	}
-	j.program.say(text, plain.Quote(j.key), lease.Token(), j.lostWhy(lost, since), j.name())
-	j.tellLoss(lost)
+	j.program.say(text, plain.Quote(lease.Key()), lease.Token(), j.lostWhy(lost, since), j.name())
+	j.tellLoss(lease, lost)
 	survivors := <-stopped
 	j.tellExit()
 	j.tellSurvivors(survivors)
-	if early && lease.Check(0) == nil && len(survivors) == 0 {
+	if early && j.hold.Check(0) == nil && len(survivors) == 0 {
 		j.program.more("it was stopped before the lease ended")
 	} else {
-		j.program.more("it may have run unlocked for up to %s%s", plain.Duration(since+time.Since(now)), j.successor())
+		j.program.more("it may have run unlocked for up to %s%s", plain.Duration(since+time.Since(now)), j.successor(lease))
 	}
 	j.release()
 	return &failure{code: exitLost}
@@ -57,26 +57,30 @@ func (j *job) lost() error {
 
 // lostAtEnd is for a command that had ended when the lock was found to be lost.
 func (j *job) lostAtEnd() error {
-	since := j.sinceRenewed()
 	j.stopping.Store(true)
+	lease := j.hold.weakest()
+	since := j.sinceRenewed(lease)
 	j.release()
+	if lostReason(lease) == nil {
+		lease = j.hold.weakest() // the release has told
+	}
 	if j.tolerant.told {
 		return &failure{code: exitLost}
 	}
-	lost := lostReason(j.hold.lease)
-	j.program.say("LOCK LOST %s (fence %d): %s\n      %s has ended; it may have run unlocked for up to %s%s", plain.Quote(j.key), j.hold.lease.Token(),
-		j.lostWhy(lost, since), j.name(), plain.Duration(since), j.successor())
-	j.tellLoss(lost)
+	lost := lostReason(lease)
+	j.program.say("LOCK LOST %s (fence %d): %s\n      %s has ended; it may have run unlocked for up to %s%s", plain.Quote(lease.Key()), lease.Token(),
+		j.lostWhy(lost, since), j.name(), plain.Duration(since), j.successor(lease))
+	j.tellLoss(lease, lost)
 	return &failure{code: exitLost}
 }
 
 // tellLoss is the event that the lock is lost.
-func (j *job) tellLoss(lost *pawl.LostError) {
+func (j *job) tellLoss(lease *pawl.Lease, lost *pawl.LostError) {
 	why := driver.Expired // it is about to be
 	if lost != nil {
 		why = lost.Reason
 	}
-	j.events.tell(event{Event: "lost", Fence: j.hold.lease.Token(), Reason: why})
+	j.events.tell(event{Event: "lost", Lock: lease.Key(), Fence: lease.Token(), Reason: why})
 }
 
 // overslept reports whether the lease ended by the clock. A store that has no
@@ -87,11 +91,11 @@ func (j *job) overslept(lost *pawl.LostError, since time.Duration) bool {
 }
 
 // successor says who has the lock now, if that can be found out soon.
-func (j *job) successor() string {
+func (j *job) successor(lease *pawl.Lease) string {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 	defer cancel()
-	state, err := j.hold.store.Inspect(ctx, j.key, 1)
-	if err != nil || !held(state) || state.Holders[0].ID == j.hold.lease.Holder() {
+	state, err := j.hold.store.Inspect(ctx, lease.Key(), 1)
+	if err != nil || !held(state) || state.Holders[0].ID == lease.Holder() {
 		return ""
 	}
 	h := state.Holders[0]

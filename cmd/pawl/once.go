@@ -44,7 +44,7 @@ The command is run as pawl run does it, and stopped when the lock is lost.`,
 }
 
 // notForOnce are the flags of run that make no sense for once.
-var notForOnce = []string{"shared", "slots", "min-hold", "no-wait"}
+var notForOnce = []string{"shared", "slots", "also", "min-hold", "no-wait"}
 
 // period checks the flags of once, before the configuration has its say: what it
 // has for locks that are waited for, or kept for a while, is not meant here.
@@ -73,5 +73,5 @@ func hadItsRun(r request, held *pawl.HeldError) *failure {
 		again = fmt.Sprintf("; the next run may begin in %s", plain.Duration(held.Left))
 	}
 	return &failure{text: fmt.Sprintf("%s has had its run of --every %s, by %s%s. exit %d",
-		plain.Quote(r.key), plain.Duration(r.every), holderOf(held.Holder), again, r.conflict)}
+		plain.Quote(r.keys[0]), plain.Duration(r.every), holderOf(held.Holder), again, r.conflict)}
 }

@@ -23,7 +23,15 @@ command begins, and everything from there is the command's.
 The command is run directly, without a shell, with the standard streams of pawl. It sees
 PAWL_LOCK, PAWL_MODE (x, or s if the lock is shared), PAWL_FENCE (the number of the fencing token: hand
 it to what you write to, or see pawl fence check), PAWL_HOLDER, PAWL_TTL_MS, PAWL_BACKEND (without
-password) and PAWL_LOCKS (all locks it runs under, a JSON array).
+password) and PAWL_LOCKS (all locks it runs under, the outermost first: a JSON array of objects
+with lock, mode, holder, fence and backend).
+
+With --also it holds several locks: all of them, or none. They are acquired in the order of their
+names, whatever the order they are given in, so that no two commands wait for each other; one that is
+taken is waited for with those before it held. --wait is for all of them together. The variables but
+PAWL_LOCKS tell of LOCK. The loss of one is the loss of all, and the others are given back when the
+command has been stopped. Those who take more locks inside of a run can wait for each other: name in
+one run all that is needed.
 
 If the lock is lost, or can't be renewed, the command and all its processes are stopped before the
 lock can go to another: TERM when --kill-after is left of the lease, KILL at its end. exit 79.
@@ -37,7 +45,8 @@ At a Ctrl-Z all of it is stopped, and goes on with fg if the lock is still held 
   pawl run -n -E 0 nightly -- ./report.sh           # cron: skip quietly if it still runs
   pawl run --wait 10m --reason "release 2.41" deploy ./deploy.sh
   pawl run --slots 4 build make -j8                 # at most four at a time
-  pawl run -s data ./read.sh                        # readers share, writers (without -s) exclude`,
+  pawl run -s data ./read.sh                        # readers share, writers (without -s) exclude
+  pawl run accounts --also ledger -- ./transfer.sh  # both, or none`,
 		ValidArgsFunction: p.completeLock,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.run(cmd, &f, args) },
 	}

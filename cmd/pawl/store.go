@@ -20,14 +20,14 @@ type store struct {
 	target *open.Target
 
 	mu       sync.Mutex
-	claim    driver.Claim    // guarded by mu: the last one sent by Acquire
-	grant    driver.Grant    // guarded by mu: the last one that came
-	held     *pawl.HeldError // guarded by mu: the last answer to Acquire if it was that
-	heldAt   time.Time       // guarded by mu: when held came
-	answered bool            // guarded by mu: some request was answered
-	tries    int             // guarded by mu: requests of Acquire that were not
-	trouble  error           // guarded by mu: the last error that was no answer
-	denied   func(error)     // is told when the store does not permit something
+	claim    driver.Claim            // guarded by mu: the last one sent by Acquire
+	granted  map[string]driver.Claim // guarded by mu: by key, with the last grant that came
+	held     *pawl.HeldError         // guarded by mu: the last answer to Acquire for the key of claim, if it was that
+	heldAt   time.Time               // guarded by mu: when held came
+	answered bool                    // guarded by mu: some request was answered
+	tries    int                     // guarded by mu: requests of Acquire that were not
+	trouble  error                   // guarded by mu: the last error that was no answer
+	denied   func(error)             // is told when the store does not permit something
 }
 
 // openStore opens what --url, PAWL_URL, the configuration or the default names.
@@ -85,6 +85,9 @@ func (p *program) parseStore(raws []string, from string) (*open.Target, error) {
 // Acquire implements driver.Backend.
 func (s *store) Acquire(ctx context.Context, c driver.Claim) (driver.Grant, error) {
 	s.mu.Lock()
+	if c.Key != s.claim.Key {
+		s.held = nil
+	}
 	s.claim = c
 	s.mu.Unlock()
 	g, err := s.Backend.Acquire(ctx, c)
@@ -93,7 +96,8 @@ func (s *store) Acquire(ctx context.Context, c driver.Claim) (driver.Grant, erro
 	defer s.mu.Unlock()
 	switch {
 	case err == nil:
-		s.answered, s.grant = true, g
+		s.answered = true
+		s.keep(c, g)
 	case errors.As(err, &held):
 		s.answered, s.held, s.heldAt = true, held, time.Now()
 	case !unanswered(err) && !denied(err) && (errors.Is(err, driver.ErrRefused) || errors.Is(err, driver.ErrLost)):
@@ -113,16 +117,31 @@ func (s *store) Renew(ctx context.Context, c driver.Claim) (driver.Grant, error)
 	g, err := s.Backend.Renew(ctx, c)
 	if err == nil {
 		s.mu.Lock()
-		s.grant = g
+		s.keep(c, g)
 		s.mu.Unlock()
 	}
 	return g, err
 }
 
+// keep notes a grant. It is called with mu held.
+func (s *store) keep(c driver.Claim, g driver.Grant) {
+	if s.granted == nil {
+		s.granted = map[string]driver.Claim{}
+	}
+	c.Grant = g
+	s.granted[c.Key] = c
+}
+
+// grantOf returns the claim on key that was granted last, with its grant.
+func (s *store) grantOf(key string) driver.Claim {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.granted[key]
+}
+
 // A seen is what a store has noted.
 type seen struct {
 	claim    driver.Claim
-	grant    driver.Grant
 	held     *pawl.HeldError // its Age as of now
 	answered bool
 	tries    int
@@ -138,5 +157,5 @@ func (s *store) seen() seen {
 		aged.Holder.Age += time.Since(s.heldAt)
 		held = &aged
 	}
-	return seen{s.claim, s.grant, held, s.answered, s.tries, s.trouble}
+	return seen{s.claim, held, s.answered, s.tries, s.trouble}
 }

@@ -15,7 +15,7 @@ const tidyUp = 300 * time.Millisecond
 // Ctrl-Z. Nobody renews the lock meanwhile. It returns when it goes on: what was
 // stopped here stays so if the lock is lost by then.
 func (j *job) suspend(typed bool) {
-	lease := j.hold.lease
+	lease := j.hold
 	ctx, cancel := context.WithTimeout(context.Background(), confirmTimeout)
 	_ = lease.Renew(ctx) // to have all of the TTL; a failure has been told
 	cancel()
@@ -25,14 +25,21 @@ func (j *job) suspend(typed bool) {
 	}
 	j.tree.Pause(grace)
 	left := time.Until(lease.Deadline())
-	j.program.note("suspended; the lock is yours until %s (%s)", lease.Deadline().Format("15:04:05"), plain.Duration(left))
-	j.events.tell(event{Event: "suspended", Fence: lease.Token(), EndsIn: milliseconds(max(0, left))})
+	j.program.note("suspended; %s until %s (%s)", yours(len(lease.leases)), lease.Deadline().Format("15:04:05"), plain.Duration(left))
+	j.events.tell(event{Event: "suspended", Fence: lease.first().Token(), EndsIn: milliseconds(max(0, left))})
 	proc.Suspend()
 	if lease.Check(j.timing.killAfter) != nil && j.onLost == "kill" {
 		return // it is going to be killed, and need not run before
 	}
 	j.tree.Resume()
-	j.events.tell(event{Event: "resumed", Fence: lease.Token(), EndsIn: milliseconds(max(0, time.Until(lease.Deadline())))})
+	j.events.tell(event{Event: "resumed", Fence: lease.first().Token(), EndsIn: milliseconds(max(0, time.Until(lease.Deadline())))})
+}
+
+func yours(locks int) string {
+	if locks > 1 {
+		return "the locks are yours"
+	}
+	return "the lock is yours"
 }
 
 // A toleration is what was done about a lock that is lost, or about to be, under
@@ -45,14 +52,14 @@ type toleration struct {
 // mayGoOn reports whether the command may go on, as the lease or --on-lost have
 // it.
 func (j *job) mayGoOn() bool {
-	lease := j.hold.lease
-	if lease.Check(j.timing.killAfter) == nil {
+	if j.hold.Check(j.timing.killAfter) == nil {
 		return true
 	}
 	if j.onLost == "kill" {
 		return false
 	}
-	since := j.sinceRenewed()
+	lease := j.hold.weakest()
+	since := j.sinceRenewed(lease)
 	lost := lostReason(lease)
 	warning := ""
 	if j.onLost == "signal" && !j.tolerant.warned {
@@ -60,16 +67,16 @@ func (j *job) mayGoOn() bool {
 		j.tree.Signal(j.lostSignal)
 		warning = ": " + signalName(j.lostSignal) + " sent"
 		if lost == nil {
-			j.program.say("%s was not renewed for %s, and ends in %s\n      %s goes on%s (--on-lost=signal)", plain.Quote(j.key),
+			j.program.say("%s was not renewed for %s, and ends in %s\n      %s goes on%s (--on-lost=signal)", plain.Quote(lease.Key()),
 				plain.Duration(since), plain.Duration(time.Until(lease.Deadline())), j.name(), warning)
 		}
 	}
 	if lost != nil && !j.tolerant.told {
 		j.tolerant.told = true
 		j.stopping.Store(true)
-		j.program.say("LOCK LOST %s (fence %d): %s\n      %s goes on, unlocked%s (--on-lost=%s)%s", plain.Quote(j.key), lease.Token(),
-			j.lostWhy(lost, since), j.name(), warning, j.onLost, j.successor())
-		j.tellLoss(lost)
+		j.program.say("LOCK LOST %s (fence %d): %s\n      %s goes on, unlocked%s (--on-lost=%s)%s", plain.Quote(lease.Key()), lease.Token(),
+			j.lostWhy(lost, since), j.name(), warning, j.onLost, j.successor(lease))
+		j.tellLoss(lease, lost)
 	}
 	return true
 }

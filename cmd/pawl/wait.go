@@ -2,18 +2,18 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/pawlock/pawl"
 	"github.com/pawlock/pawl/cmd/pawl/internal/plain"
 	"github.com/pawlock/pawl/cmd/pawl/internal/proc"
-	"github.com/pawlock/pawl/driver"
 )
 
 const (
@@ -31,7 +31,7 @@ const (
 
 // A request is what run and acquire ask for.
 type request struct {
-	key      string
+	keys     []string // LOCK, and those of --also
 	shared   bool
 	slots    int
 	wait     time.Duration // 0: do not wait
@@ -42,16 +42,6 @@ type request struct {
 	require  []string // promises, of which the store has to keep all
 	purpose  string   // ends the message of an outage: what was not done
 }
-
-// A hold is a lock that was acquired.
-type hold struct {
-	client *pawl.Client
-	store  *store
-	lease  *pawl.Lease
-}
-
-// ttl returns for how long the store keeps the lock without a renewal.
-func (h *hold) ttl() time.Duration { return h.store.seen().claim.TTL }
 
 // errUnreachable ends the waiting for a store that never answered.
 var errUnreachable = errors.New("the store does not answer")
@@ -69,7 +59,7 @@ func (p *program) acquire(s *store, r request, signals <-chan os.Signal) (*hold,
 	if err := r.kept(s); err != nil {
 		return nil, err
 	}
-	if err := p.refuseDeadlock(s, r.key); err != nil {
+	if err := p.refuseDeadlock(s, r.keys); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -93,13 +83,7 @@ func (p *program) acquire(s *store, r request, signals <-chan os.Signal) (*hold,
 	var watcher sync.WaitGroup
 	watcher.Go(func() { watch(wait, s, signals, cancel) })
 
-	lock := lockOf(client, r)
-	var lease *pawl.Lease
-	if r.wait == 0 {
-		lease, err = lock.TryAcquire(wait)
-	} else {
-		lease, err = lock.Acquire(wait)
-	}
+	held, leases, err := take(wait, client, r)
 	cause := context.Cause(ctx)
 	cancel(nil)
 	watcher.Wait()
@@ -109,17 +93,17 @@ func (p *program) acquire(s *store, r request, signals <-chan os.Signal) (*hold,
 		closeSoon(client, s)
 		return nil, p.notAcquired(s, r, err, cause, waited)
 	}
-	h := &hold{client, s, lease}
+	h := &hold{held, client, s, leases}
 	if cause == nil {
 		cause = pending(signals)
 	}
 	var stop stopSignal
 	if errors.As(cause, &stop) {
-		_ = lease.Release(context.Background()) // it ends with its TTL otherwise
+		_ = h.Release(context.Background()) // it ends with its TTL otherwise
 		return nil, death(stop)
 	}
 	if told || p.verbose {
-		p.note("got %s after %s (fence %d)", plain.Quote(r.key), plain.Duration(time.Since(began)), lease.Token())
+		p.note("got %s after %s (fence %s)", quoted(r.keys), plain.Duration(time.Since(began)), strings.Trim(fmt.Sprint(h.fences()), "[]"))
 	}
 	return h, nil
 }
@@ -137,18 +121,6 @@ func closeSoon(c *pawl.Client, s *store) {
 	case <-closed:
 	case <-time.After(lookTimeout / 2):
 	}
-}
-
-func lockOf(c *pawl.Client, r request) *pawl.Lock {
-	switch {
-	case r.every > 0:
-		return c.Once(r.key, r.every).Lock()
-	case r.shared:
-		return c.ReadLock(r.key)
-	case r.slots > 1:
-		return c.Semaphore(r.key, r.slots)
-	}
-	return c.Mutex(r.key)
 }
 
 // watch ends the waiting at a stop signal, or when the store has never
@@ -196,6 +168,10 @@ func death(s stopSignal) *failure {
 // notAcquired says why there is no lock.
 func (p *program) notAcquired(s *store, r request, err, cause error, waited time.Duration) *failure {
 	seen := s.seen()
+	key := r.keys[0]
+	if of := new(pawl.Error); errors.As(err, &of) && of.Key != "" {
+		key = of.Key // of several
+	}
 	var stop stopSignal
 	var held *pawl.HeldError
 	switch {
@@ -206,10 +182,10 @@ func (p *program) notAcquired(s *store, r request, err, cause error, waited time
 	case cause != nil && denied(cause):
 		return fail(exitDenied, "%s does not permit it: %s. %s", s.name, plain.Text(reason(cause)), r.purpose)
 	case errors.As(err, &held):
-		if seen.held != nil {
+		if seen.held != nil && seen.claim.Key == key {
 			held = seen.held
 		}
-		f := p.busy(r, held, waited)
+		f := p.busy(r, key, held, waited)
 		f.code = r.conflict
 		if r.conflict == exitOK {
 			f.text = ""
@@ -222,9 +198,9 @@ func (p *program) notAcquired(s *store, r request, err, cause error, waited time
 	case exitDenied:
 		return fail(code, "%s does not permit it: %s. %s", s.name, plain.Text(reason(err)), r.purpose)
 	case exitConfig:
-		return fail(code, "%s cannot keep the lock %s: %s. %s", s.name, plain.Quote(r.key), plain.Text(reason(err)), r.purpose)
+		return fail(code, "%s cannot keep the lock %s: %s. %s", s.name, plain.Quote(key), plain.Text(reason(err)), r.purpose)
 	default:
-		return fail(code, "%s: %s. %s", plain.Quote(r.key), plain.Text(reason(err)), r.purpose)
+		return fail(code, "%s: %s. %s", plain.Quote(key), plain.Text(reason(err)), r.purpose)
 	}
 }
 
@@ -242,8 +218,8 @@ func unreachable(s *store, seen seen, waited time.Duration, r request) *failure 
 }
 
 // busy says who has the lock instead of us.
-func (p *program) busy(r request, held *pawl.HeldError, waited time.Duration) *failure {
-	name, by := plain.Quote(r.key), holderOf(held.Holder)
+func (p *program) busy(r request, key string, held *pawl.HeldError, waited time.Duration) *failure {
+	name, by := plain.Quote(key), holderOf(held.Holder)
 	if r.every > 0 && r.wait == 0 {
 		return hadItsRun(r, held)
 	}
@@ -269,6 +245,7 @@ func (p *program) tellWaiting(ctx context.Context, s *store, r request, began ti
 	timer := time.NewTimer(firstWord)
 	defer timer.Stop()
 	next := thenAt
+	key := "" // of which the circumstances were told
 	for outage := false; ; {
 		select {
 		case <-ctx.Done():
@@ -287,20 +264,39 @@ func (p *program) tellWaiting(ctx context.Context, s *store, r request, began ti
 		case seen.held == nil:
 			timer.Reset(firstWord)
 			continue
-		case !told:
-			told = true
-			p.note("waiting for %s, held by %s%s", plain.Quote(r.key), holderOf(seen.held.Holder), p.circumstances(ctx, s, r, seen))
+		case key != seen.claim.Key: // the first time, or the next of several
+			told, key = true, seen.claim.Key
+			p.note("waiting for %s, held by %s%s", plain.Quote(key), holderOf(seen.held.Holder), p.circumstances(ctx, s, r.before(key), seen))
+		case time.Since(began) < next:
 		default:
-			p.note("still waiting for %s after %s, held by %s%s", plain.Quote(r.key), plain.Duration(time.Since(began)), holderOf(seen.held.Holder), placeOf(seen.held))
+			p.note("still waiting for %s after %s, held by %s%s", plain.Quote(key), plain.Duration(time.Since(began)), holderOf(seen.held.Holder), placeOf(seen.held))
 			next *= 2
 		}
-		timer.Reset(time.Until(began.Add(next)))
+		pause := time.Until(began.Add(next))
+		if len(r.keys) > 1 {
+			pause = min(pause, firstWord) // it may be another one by then
+		}
+		timer.Reset(pause)
 	}
 }
 
-// circumstances are the lines under the first word of waiting.
-func (p *program) circumstances(ctx context.Context, s *store, r request, seen seen) string {
-	h := seen.held.Holder
+// before returns those of several locks that are acquired before key, by their
+// order.
+func (r request) before(key string) []string {
+	var keys []string
+	for _, k := range r.keys {
+		if k < key {
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// circumstances are the lines under the first word of waiting, while keys are
+// held.
+func (p *program) circumstances(ctx context.Context, s *store, keys []string, seen seen) string {
+	key, h := seen.claim.Key, seen.held.Holder
 	text := ""
 	if d := detailsOf(h, seen.held.Last); d != "" {
 		text += "\n      " + d
@@ -310,15 +306,18 @@ func (p *program) circumstances(ctx context.Context, s *store, r request, seen s
 		text += " · you are " + plain.Ordinal(seen.held.Place)
 		look, cancel := context.WithTimeout(ctx, lookTimeout)
 		defer cancel()
-		if state, err := s.Inspect(look, r.key, 1); err == nil && state.Waiting >= seen.held.Place {
+		if state, err := s.Inspect(look, key, 1); err == nil && state.Waiting >= seen.held.Place {
 			text += fmt.Sprintf(" of %d waiting", state.Waiting)
 		} else {
 			text += " in line"
 		}
 	}
-	text += "\n      give up: Ctrl-C or --wait · look: pawl show " + plain.Shell(r.key)
+	if len(keys) > 0 {
+		text += "\n      meanwhile you hold " + quoted(keys)
+	}
+	text += "\n      give up: Ctrl-C or --wait · look: pawl show " + plain.Shell(key)
 	if !h.Foreign {
-		text += " · break: pawl force-release " + plain.Shell(r.key) + " --id " + plain.Shell(shortID(h))
+		text += " · break: pawl force-release " + plain.Shell(key) + " --id " + plain.Shell(shortID(h))
 	}
 	return text
 }
@@ -328,57 +327,6 @@ func placeOf(held *pawl.HeldError) string {
 		return ""
 	}
 	return "; you are " + plain.Ordinal(held.Place) + " in line"
-}
-
-// An outerLock is one of PAWL_LOCKS: a lock that the caller runs under.
-type outerLock struct {
-	Lock   string `json:"lock"`
-	Holder string `json:"holder"`
-}
-
-// outerLocks reads PAWL_LOCKS, outermost first. What is not ours is ignored.
-func outerLocks() []outerLock {
-	var locks []outerLock
-	if json.Unmarshal([]byte(os.Getenv("PAWL_LOCKS")), &locks) != nil {
-		return nil
-	}
-	return locks
-}
-
-// refuseDeadlock returns a failure if this process runs under a lock on key
-// that would have to end first. A holder that is gone is in nobody's way: the
-// variable may have been inherited by a process that outlived its lock.
-func (p *program) refuseDeadlock(s *store, key string) error {
-	for _, outer := range outerLocks() {
-		if outer.Lock != key {
-			continue
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		h, err := find(ctx, s, key, outer.Holder)
-		cancel()
-		if err == nil && h != nil {
-			return usage("%s is already held by this process chain (PAWL_LOCKS, holder %s): waiting would never end",
-				plain.Quote(key), plain.Text(shortID(*h)))
-		}
-	}
-	return nil
-}
-
-// wholeLine asks Inspect for all there is.
-const wholeLine = driver.MaxBlock
-
-// find returns the claim of key that holds under the ID id, nil if none does.
-func find(ctx context.Context, s *store, key, id string) (*pawl.Holder, error) {
-	state, err := s.Inspect(ctx, key, wholeLine)
-	if err != nil {
-		return nil, err
-	}
-	for i := range state.Holders {
-		if h := &state.Holders[i]; h.Held && !h.Foreign && h.ID == id {
-			return h, nil
-		}
-	}
-	return nil, nil
 }
 
 // commandName is what the label of a holder tells of a command.
