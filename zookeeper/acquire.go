@@ -204,6 +204,7 @@ func (b *backend) join(c driver.Claim) error {
 		if err == nil {
 			b.keep(path, nil, d, new(zk.Stat))
 		}
+		b.recover(c.Key, c.ID, err)
 		return err
 	}
 	return fmt.Errorf("the node %.60q keeps vanishing", dir)
@@ -290,7 +291,9 @@ func (b *backend) move(l *line, e *entry, d data) (driver.Grant, error) {
 		&zk.CreateRequest{Path: path, Data: encode(d), Acl: b.o.ACL, Flags: zk.FlagEphemeral},
 	)
 	if err != nil {
-		return driver.Grant{}, failed(res, err)
+		err = failed(res, err)
+		b.recover(l.key, d.ID, err)
+		return driver.Grant{}, err
 	}
 	b.forget(e.path)
 	b.keep(path, nil, d, &zk.Stat{Mtime: res[0].Stat.Mtime}) // a new node has version 0

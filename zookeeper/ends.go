@@ -119,6 +119,54 @@ func (b *backend) expire(path string) {
 	b.forget(path)
 }
 
+// recover finds the node of id, the making of which has failed with err, if that
+// leaves open whether it was made. Our session would keep such a node for as long
+// as this process lives, and nobody need ask for it again.
+func (b *backend) recover(key, id string, err error) {
+	if err == nil || raced(err) || errors.Is(b.explain(err), driver.ErrRefused) {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return // what is left ends with the session
+	}
+	b.running.Go(func() {
+		for !b.adopt(key, id) {
+			select {
+			case <-b.stop:
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	})
+}
+
+// adopt keeps the node of id if there is one of our session that is not kept yet,
+// and reports whether it knows that. What was sent on a connection before this one
+// has come to nothing by now, or shows.
+func (b *backend) adopt(key, id string) bool {
+	l, err := b.look(key, true)
+	if err != nil {
+		return false
+	}
+	i := l.find(id)
+	if i < 0 || l.entries[i].stat.EphemeralOwner != b.conn.SessionID() {
+		return true
+	}
+	e := l.entries[i]
+	b.mu.Lock()
+	known := b.own[e.path] != nil
+	b.mu.Unlock()
+	if known || !b.keep(e.path, nil, e.data, &e.stat) {
+		return true
+	}
+	if there, _, err := b.conn.Exists(e.path); err == nil && !there {
+		b.forget(e.path) // it was released meanwhile
+	}
+	return true
+}
+
 // remove deletes the node at path.
 func (b *backend) remove(path string) error {
 	if err := b.conn.Delete(path, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {

@@ -1,0 +1,102 @@
+package zookeeper_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/pawlock/pawl"
+	"github.com/pawlock/pawl/internal/testserver"
+)
+
+// The answer to a create is lost, and the servers can't be reached until its sender
+// has given up taking the claim back. The session goes on, and so would the node:
+// it ends with the TTL of the claim as soon as there is a connection again. H02.
+func TestACreateOfWhichNobodyHears(t *testing.T) {
+	t.Parallel()
+	server := testserver.StartZooKeeper(t, 1)[0]
+	raw := rawClient(t, server.Addr)
+	proxy := testserver.StartProxy(t, server.Addr)
+	b := connect(t, proxy.Addr)
+	defer b.Close()
+	const ttl = 900 * time.Millisecond
+	client, err := pawl.New(b, &pawl.Options{TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := client.Inspect(t.Context(), "k"); err != nil { // it is connected
+		t.Fatal(err)
+	}
+	proxy.Delay(testserver.Replies, 30*time.Millisecond)
+	failed := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), ttl)
+		defer cancel()
+		_, err := client.Mutex("k").Acquire(ctx)
+		failed <- err
+	}()
+	count := func(want int) func() error {
+		return func() error {
+			if n := len(nodes(t, raw, "/pawl/k")); n != want {
+				return fmt.Errorf("%d nodes", n)
+			}
+			return nil
+		}
+	}
+	await(t, "the node is made", count(1))
+	isolate(proxy)
+	if err := <-failed; err == nil {
+		t.Fatal("Acquire without an answer: got a lease")
+	}
+	time.Sleep(5 * ttl) // nobody tries to take it back any more
+	if err := count(1)(); err != nil {
+		t.Fatalf("while the client is cut off: %v, want the one of its session", err)
+	}
+	proxy.Heal()
+	await(t, "the node ends", count(0))
+}
+
+// The same for a claim that another process has renewed, and so taken over.
+func TestATakeoverOfWhichNobodyHears(t *testing.T) {
+	t.Parallel()
+	server := testserver.StartZooKeeper(t, 1)[0]
+	raw := rawClient(t, server.Addr)
+	proxy := testserver.StartProxy(t, server.Addr)
+	a, b := newUser(t, server.Addr), newUser(t, proxy.Addr)
+	c := a.take(a.mutex("k", 1500*time.Millisecond))
+	if _, err := b.Inspect(t.Context(), "k", 1); err != nil { // it is connected
+		t.Fatal(err)
+	}
+	proxy.Delay(testserver.Replies, 30*time.Millisecond)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := b.Renew(t.Context(), c)
+		failed <- err
+	}()
+	await(t, "the claim goes over", func() error {
+		if there, _, err := raw.Exists(c.Grant.Ref); err != nil || there {
+			return fmt.Errorf("its node is there, or %v", err)
+		}
+		return nil
+	})
+	isolate(proxy)
+	if err := <-failed; err == nil {
+		t.Fatal("Renew without an answer: got a grant")
+	}
+	proxy.Heal()
+	await(t, "the node ends", func() error {
+		if left := nodes(t, raw, "/pawl/k"); len(left) != 0 {
+			return fmt.Errorf("%q are there", left)
+		}
+		return nil
+	})
+}
+
+// isolate loses what is under way to the client, and lets it connect no more.
+func isolate(p *testserver.Proxy) {
+	p.Drop(testserver.Replies)
+	p.Refuse()
+	p.Cut()
+}
