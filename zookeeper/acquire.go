@@ -35,6 +35,7 @@ func (b *backend) Acquire(ctx context.Context, c driver.Claim) (driver.Grant, er
 	if err := c.Validate(b.Traits()); err != nil {
 		return driver.Grant{}, err
 	}
+	sent := time.Now()
 	if err := late(ctx); err != nil {
 		return driver.Grant{}, err
 	}
@@ -51,7 +52,7 @@ func (b *backend) Acquire(ctx context.Context, c driver.Claim) (driver.Grant, er
 		case err == nil && !done, raced(err):
 			continue
 		case err == nil:
-			return g, nil
+			return b.bounded(g, sent), nil
 		case errors.Is(err, driver.ErrHeld), errors.Is(err, driver.ErrLost):
 			return driver.Grant{}, err
 		case a.joined:
@@ -93,6 +94,10 @@ func (a *attempt) step(sync bool) (g driver.Grant, done bool, err error) {
 	// of the same claim may have been granted since.
 	if err := late(a.ctx); err != nil {
 		return g, false, err
+	}
+	if agreed := b.link.agreed(); agreed > 0 && agreed < 2*b.o.TickTime {
+		return g, false, fmt.Errorf("%w: the servers agreed to a session of %v, less than two ticks of %v each; "+
+			"say what their tickTime is, or let them agree to longer sessions", driver.ErrUnsupported, agreed, b.o.TickTime)
 	}
 	if some, err := b.reap(l, l.entries); some || err != nil {
 		return g, false, err
@@ -300,14 +305,17 @@ func (b *backend) move(l *line, e *entry, d data) (driver.Grant, error) {
 	return b.grant(path, d, res[0].Stat), nil
 }
 
-// grant is what is told of d. The session may end the claim before its TTL has
-// passed, if the servers have agreed to less than was asked for.
+// grant is what is told of d.
 func (b *backend) grant(path string, d data, st *zk.Stat) driver.Grant {
-	ttl := d.TTL
-	if agreed := b.link.agreed(); agreed > 0 {
-		ttl = min(ttl, agreed-b.o.TickTime)
-	}
-	return driver.Grant{Token: d.Token, Block: 1, TTL: ttl, Holder: d.ID, Ref: path, Now: time.UnixMilli(st.Mtime), Notice: d.Notice}
+	return driver.Grant{Token: d.Token, Block: 1, TTL: d.TTL, Holder: d.ID, Ref: path, Now: time.UnixMilli(st.Mtime), Notice: d.Notice}
+}
+
+// bounded returns g, which was asked for at sent, with what is left of its TTL: the
+// session may end the claim before, on what the leader is sure to know of us.
+func (b *backend) bounded(g driver.Grant, sent time.Time) driver.Grant {
+	age := min(sent.Sub(b.link.signs.told(sent, b.o.TickTime)), longest)
+	g.TTL = min(g.TTL, b.link.agreed()-age-age/50)
+	return g
 }
 
 // late reports a request whose sender has given up.

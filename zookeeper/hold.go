@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -12,16 +13,17 @@ import (
 // Renew implements driver.Backend. A claim that the session of another process
 // keeps goes over to ours.
 func (b *backend) Renew(ctx context.Context, c driver.Claim) (driver.Grant, error) {
+	sent := time.Now()
 	if err := b.ready(ctx); err != nil {
 		return driver.Grant{}, err
 	}
 	if g, done, err := b.renewKnown(c); done {
-		return g, b.explain(err)
+		return b.bounded(g, sent), b.explain(err)
 	}
 	for range maxTries {
 		g, err := b.renew(c)
 		if !raced(err) {
-			return g, b.explain(err)
+			return b.bounded(g, sent), b.explain(err)
 		}
 	}
 	return driver.Grant{}, fmt.Errorf("%d attempts to renew %.40q met other writers", maxTries, c.Key)

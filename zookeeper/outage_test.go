@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/pawlock/pawl"
+	"github.com/pawlock/pawl/driver"
 	"github.com/pawlock/pawl/internal/testserver"
+	"github.com/pawlock/pawl/zookeeper"
 )
 
 // The answer to a create is lost, and the servers can't be reached until its sender
@@ -99,4 +101,47 @@ func isolate(p *testserver.Proxy) {
 	p.Drop(testserver.Replies)
 	p.Refuse()
 	p.Cut()
+}
+
+// lasts: a follower is lost together with the holder, at once after it has answered
+// a renewal, so that the leader need not know of that. The claim outlasts its grant,
+// which takes the whole of a session less what may be missing.
+func lasts(t *testing.T, servers ensemble) {
+	const session = 6 * time.Second
+	victim, leader := servers.find(t, "follower"), servers.find(t, "leader")
+	raw := rawClient(t, leader.Addr)
+	b, err := zookeeper.New([]string{victim.Addr}, &zookeeper.Options{SessionTimeout: session, TickTime: testserver.ZooKeeperTick})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := user{b, t, driver.NewIdentity("t")}
+	defer u.Close()
+	await(t, "the client is connected", func() error {
+		_, err := u.Inspect(t.Context(), "lasts", 1)
+		return err
+	})
+	c := u.mutex("lasts", session-testserver.ZooKeeperTick)
+	c = u.take(c)
+	time.Sleep(session/3 - 200*time.Millisecond) // just before the client pings
+	sent := time.Now()
+	g, err := u.Renew(t.Context(), c)
+	victim.Kill()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if least := session / 3; g.TTL < least {
+		t.Errorf("TTL: got %v, want %v at least", g.TTL, least)
+	}
+	await(t, "the session ends", func() error {
+		if there, _, err := raw.Exists(c.Grant.Ref); err != nil || there {
+			return fmt.Errorf("its node is there, or %v", err)
+		}
+		return nil
+	})
+	if lasted := time.Since(sent); lasted < g.TTL {
+		t.Errorf("the claim ended %v after its renewal was sent, and was granted %v", lasted, g.TTL)
+	} else {
+		t.Logf("granted %v, lasted %v", g.TTL, lasted)
+	}
+	victim.Start()
 }

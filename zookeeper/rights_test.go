@@ -1,6 +1,7 @@
 package zookeeper_test
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"strings"
@@ -120,17 +121,42 @@ func TestTheGrantTellsTheEffectiveTTL(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartZooKeeper(t, 1)[0]
 	u := with(t, server.Addr, zookeeper.Options{SessionTimeout: 5 * time.Minute})
-	c := u.take(u.mutex("k", 4*time.Minute))
-	want := testserver.ZooKeeperMaxSession - testserver.ZooKeeperTick
-	if c.Grant.TTL != want {
-		t.Errorf("TTL of a grant for 4m: got %v, want %v, the session that the server allows less a tick", c.Grant.TTL, want)
-	}
-	if g, err := u.Renew(t.Context(), c); err != nil || g.TTL != want {
-		t.Errorf("TTL of a renewal for 4m: got %v, %v, want %v", g.TTL, err, want)
+	before := time.Now()
+	await(t, "the client is connected", func() error {
+		_, err := u.Inspect(t.Context(), "k", 1)
+		return err
+	})
+	c := u.mutex("k", 4*time.Minute)
+	for op, ask := range map[string]func(context.Context, driver.Claim) (driver.Grant, error){"Acquire": u.Acquire, "Renew": u.Renew} {
+		if op == "Renew" {
+			c = u.take(c)
+		}
+		g, err := ask(t.Context(), c)
+		least := testserver.ZooKeeperMaxSession - 2*time.Since(before)
+		if err != nil || g.TTL < least || g.TTL > testserver.ZooKeeperMaxSession {
+			t.Errorf("TTL that %s is granted of 4m: got %v, %v, want the session that the server allows, %v, less what passed since it heard of us, %v at least",
+				op, g.TTL, err, testserver.ZooKeeperMaxSession, least)
+		}
 	}
 	short := u.mutex("short", 50*time.Millisecond)
 	if _, err := u.Acquire(t.Context(), short); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("a TTL of 50ms: got %v, want ErrInvalid", err)
+	}
+}
+
+// Servers that agree to less than two ticks, as the backend was told how long those
+// are, can keep no claim.
+func TestASessionThatIsTooShort(t *testing.T) {
+	t.Parallel()
+	server := testserver.StartZooKeeper(t, 1)[0]
+	b, err := zookeeper.New([]string{server.Addr}, &zookeeper.Options{SessionTimeout: 5 * time.Minute, TickTime: testserver.ZooKeeperMaxSession})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := user{b, t, driver.NewIdentity("t")}
+	t.Cleanup(func() { u.Close() })
+	if g, err := u.Acquire(t.Context(), u.mutex("k", time.Second)); !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "tickTime") {
+		t.Errorf("Acquire: got %+v, %v, want ErrUnsupported and the word tickTime", g, err)
 	}
 }
 

@@ -35,12 +35,13 @@ type Options struct {
 
 	// SessionTimeout is how long the store keeps the claims of a process that is
 	// gone while nobody waits for them, and bounds the TTL of claims. Servers
-	// clamp it, by default to 2 to 20 of their ticks; a grant tells what is left
-	// of its TTL then. Default 40s.
+	// clamp it, by default to 2 to 20 of their ticks. A TTL of more than half of
+	// it may be granted for less, which the grant tells: the session may end that
+	// early. Default 40s.
 	SessionTimeout time.Duration
 
-	// TickTime is the servers' tickTime, by which a session may end early when a
-	// server dies. Default 2s.
+	// TickTime is the servers' tickTime: how late their leader may hear of a
+	// session's signs of life. Default 2s.
 	TickTime time.Duration
 
 	// User and Password are for the digest scheme. With them, only that user may
