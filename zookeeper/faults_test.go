@@ -219,7 +219,7 @@ func TestASessionThatExpired(t *testing.T) {
 		}
 		return names
 	}
-	const ttl = 4500 * time.Millisecond
+	const ttl = 3500 * time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	held := u.await(ctx, u.mutex("k", ttl))

@@ -126,7 +126,7 @@ func TestTheGrantTellsTheEffectiveTTL(t *testing.T) {
 		_, err := u.Inspect(t.Context(), "k", 1)
 		return err
 	})
-	c := u.mutex("k", 4*time.Minute)
+	c := u.mutex("k", 3*time.Minute)
 	for op, ask := range map[string]func(context.Context, driver.Claim) (driver.Grant, error){"Acquire": u.Acquire, "Renew": u.Renew} {
 		if op == "Renew" {
 			c = u.take(c)
@@ -134,7 +134,7 @@ func TestTheGrantTellsTheEffectiveTTL(t *testing.T) {
 		g, err := ask(t.Context(), c)
 		least := testserver.ZooKeeperMaxSession - 2*time.Since(before)
 		if err != nil || g.TTL < least || g.TTL > testserver.ZooKeeperMaxSession {
-			t.Errorf("TTL that %s is granted of 4m: got %v, %v, want the session that the server allows, %v, less what passed since it heard of us, %v at least",
+			t.Errorf("TTL that %s is granted of 3m: got %v, %v, want the session that the server allows, %v, less what passed since it heard of us, %v at least",
 				op, g.TTL, err, testserver.ZooKeeperMaxSession, least)
 		}
 	}

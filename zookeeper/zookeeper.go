@@ -34,10 +34,9 @@ type Options struct {
 	Root string
 
 	// SessionTimeout is how long the store keeps the claims of a process that is
-	// gone while nobody waits for them, and bounds the TTL of claims. Servers
-	// clamp it, by default to 2 to 20 of their ticks. A TTL of more than half of
-	// it may be granted for less, which the grant tells: the session may end that
-	// early. Default 40s.
+	// gone while nobody waits for them, and bounds the TTL of claims, to four fifths
+	// of it less a tick. Servers clamp it, by default to 2 to 20 of their ticks: a
+	// grant tells what is left of its TTL then. Default 40s.
 	SessionTimeout time.Duration
 
 	// TickTime is the servers' tickTime: how late their leader may hear of a
@@ -106,6 +105,7 @@ func New(servers []string, o *Options) (driver.Backend, error) {
 		}
 	})
 	b.running.Go(b.authenticate)
+	b.running.Go(b.beat)
 	return b, nil
 }
 
@@ -130,8 +130,8 @@ func (o *Options) complete(servers []string) error {
 		return &driver.FieldError{Field: "servers", Why: fmt.Sprintf("is %q: name the servers of the ensemble, host:port each", servers)}
 	case !validRoot(o.Root):
 		return &driver.FieldError{Field: "Root", Why: fmt.Sprintf("is %q: it must be a path like /pawl, of ZooKeeper's", o.Root)}
-	case o.TickTime < 0 || o.SessionTimeout < 2*o.TickTime:
-		return &driver.FieldError{Field: "SessionTimeout", Why: fmt.Sprintf("is %v: it must be at least twice the tick time, %v", o.SessionTimeout, o.TickTime)}
+	case o.TickTime < 0 || o.SessionTimeout < 2*o.TickTime || o.SessionTimeout*4/5-o.TickTime < minTTL:
+		return &driver.FieldError{Field: "SessionTimeout", Why: fmt.Sprintf("is %v: it must be at least twice the tick time, %v, and more than a moment", o.SessionTimeout, o.TickTime)}
 	case strings.Contains(o.User, ":"):
 		return &driver.FieldError{Field: "User", Why: "has a colon, which ends the name of a user in the digest scheme"}
 	}
@@ -147,11 +147,28 @@ func (b *backend) Traits() driver.Traits {
 		Fair:     true,
 		Counting: true,
 		MinTTL:   minTTL,
-		MaxTTL:   b.o.SessionTimeout - b.o.TickTime,
+		MaxTTL:   b.o.SessionTimeout*4/5 - b.o.TickTime,
 	}
 }
 
 const minTTL = 100 * time.Millisecond
+
+// beat asks the servers something ten times in a session, as a sign of life: the
+// client's pings are so far apart that a third of the session could not be relied on.
+func (b *backend) beat() {
+	for {
+		session := b.o.SessionTimeout
+		if agreed := b.link.agreed(); agreed > 0 {
+			session = min(session, agreed)
+		}
+		select {
+		case <-b.stop:
+			return
+		case <-time.After(session / 10):
+			b.conn.Exists(b.o.Root) // what the answer is does not matter
+		}
+	}
+}
 
 // Close implements driver.Backend. The session goes on until the claims that it
 // keeps have ended by their TTL.

@@ -67,7 +67,7 @@ func askRelease() []check {
 func forceRelease() []check {
 	return []check{
 		{"it_sticks_and_the_next_holds_at_once", func(s *stage) { // S01, S02
-			const ttl = 36 * time.Second
+			const ttl = 30 * time.Second
 			patient := s.client(&pawl.Options{Label: "patient", TTL: ttl})
 			lease := s.acquire(patient.Mutex(s.key("k")))
 			granted := make(chan got, 1)
