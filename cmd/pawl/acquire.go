@@ -10,6 +10,7 @@ import (
 	"github.com/pawlock/pawl"
 	"github.com/pawlock/pawl/cmd/pawl/internal/plain"
 	"github.com/pawlock/pawl/cmd/pawl/internal/proc"
+	"github.com/pawlock/pawl/cmd/pawl/internal/who"
 )
 
 func (p *program) acquireCommand() *cobra.Command {
@@ -39,7 +40,7 @@ hold any more when one of them is lost.`,
 		Args:              usageArgs(cobra.ExactArgs(1)),
 		ValidArgsFunction: p.completeLock,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := f.request(cmd, args[0], "")
+			r, err := f.request(cmd, args[0], who.Label{})
 			if err != nil {
 				return err
 			}

@@ -45,8 +45,8 @@ func (f *claimFlags) add(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.require, "require", nil, "`promises` without which the lock is not taken, exit 78: "+strings.Join(promises, ", "))
 }
 
-// request checks the flags. The command is what the label tells of it.
-func (f *claimFlags) request(cmd *cobra.Command, key, command string) (request, error) {
+// request checks the flags. The label tells what about has of the command.
+func (f *claimFlags) request(cmd *cobra.Command, key string, about who.Label) (request, error) {
 	changed := cmd.Flags().Changed
 	switch {
 	case f.conflict < 0 || f.conflict > 255:
@@ -78,7 +78,8 @@ func (f *claimFlags) request(cmd *cobra.Command, key, command string) (request, 
 	if f.noWait {
 		f.wait = 0
 	}
-	label := who.Self(command, f.reason)
+	label := who.Self(about.Command, f.reason)
+	label.MinHold, label.MaxRuntime = about.MinHold, about.MaxRuntime
 	for _, pair := range f.meta {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok {

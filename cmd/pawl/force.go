@@ -29,8 +29,9 @@ func (p *program) forceReleaseCommand() *cobra.Command {
 and until then two may work at once. Only writes that check the fencing token are safe then.
 
 HOLDER is the id that pawl show prints: if the holder has changed since, nothing is done. exit 75. On a terminal
-the name of the lock has to be typed; elsewhere --yes has to be said. Who did it, from where, when and why is kept
-with the lock for a while, where pawl show prints it, and told to the holder; --json prints it as a record to keep.`,
+the name of the lock has to be typed; elsewhere --yes has to be said. Who did it, from where, when and why, and whom
+it was taken from, is kept with the lock for an hour or for its TTL, if that is more, where pawl show prints it, and told to the holder. No store keeps it
+for longer: --json prints it as a record to keep.`,
 		Args:              usageArgs(cobra.ExactArgs(1)),
 		ValidArgsFunction: p.completeLock,
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -52,7 +53,9 @@ with the lock for a while, where pawl show prints it, and told to the holder; --
 					return err
 				}
 			}
-			n := driver.Notice{Force: true, By: who.Self("", "").String(), Why: why}
+			by := who.Self("", "")
+			by.Forced = who.Forced{From: labelled(h), ID: shortID(h), Fence: h.Grant.Token}
+			n := driver.Notice{Force: true, By: by.String(), Why: why}
 			if err := driver.ValidateLabel(why); err != nil {
 				return usage("--reason: %v", err)
 			}
@@ -63,7 +66,7 @@ with the lock for a while, where pawl show prints it, and told to the holder; --
 				if asJSON {
 					old := holderToJSON(h)
 					old.Lock = key
-					return p.printJSON(forced{Lock: key, From: old, By: n.By, Why: why, At: time.Now().UTC().Format(time.RFC3339Nano)})
+					return p.printJSON(forced{Lock: key, From: old, By: by.Holder(), Why: why, At: time.Now().UTC().Format(time.RFC3339Nano)})
 				}
 				return nil
 			case errors.Is(err, pawl.ErrLost):
@@ -87,6 +90,14 @@ type forced struct {
 	By   string     `json:"by"`
 	Why  string     `json:"why"`
 	At   string     `json:"at"`
+}
+
+// labelled returns the process of h as its label has it.
+func labelled(h pawl.Holder) string {
+	if l, ok := who.Parse(labelOf(h)); ok {
+		return l.Holder()
+	}
+	return labelOf(h)
 }
 
 func changed(key, id string) *failure {

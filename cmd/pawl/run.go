@@ -8,6 +8,7 @@ import (
 
 	"github.com/pawlock/pawl/cmd/pawl/internal/plain"
 	"github.com/pawlock/pawl/cmd/pawl/internal/proc"
+	"github.com/pawlock/pawl/cmd/pawl/internal/who"
 )
 
 func (p *program) runCommand() *cobra.Command {
@@ -74,7 +75,7 @@ func (p *program) run(cmd *cobra.Command, f *runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	r, err := f.request(cmd, key, command)
+	r, err := f.request(cmd, key, who.Label{Command: command, MinHold: f.minHold, MaxRuntime: f.maxRuntime})
 	if err != nil {
 		return err
 	}

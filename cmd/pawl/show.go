@@ -139,7 +139,11 @@ func (p *program) printState(s *store, key string, state pawl.State) error {
 		if n.Force {
 			verb = "was forced out"
 		}
-		line := "notice: a holder " + verb + " by " + byWhom(n.By)
+		holder := "a holder"
+		if l, _ := who.Parse(n.By); l.Forced.ID != "" {
+			holder = fmt.Sprintf("%s (id %s, fence %d)", byWhom(l.Forced.From), plain.Text(l.Forced.ID), l.Forced.Fence)
+		}
+		line := fmt.Sprintf("notice: %s %s by %s at %s", holder, verb, byWhom(n.By), n.At.UTC().Format("2006-01-02 15:04:05 UTC"))
 		if n.Why != "" {
 			line += " (" + plain.Text(n.Why) + ")"
 		}
@@ -168,6 +172,8 @@ type holderJSON struct {
 	Command  string            `json:"command,omitempty"`
 	Reason   string            `json:"reason,omitempty"`
 	Meta     map[string]string `json:"meta,omitempty"`
+	MinHold  int64             `json:"min_hold_ms,omitempty"`    // of run: the lock is kept for so long at least
+	MaxRun   int64             `json:"max_runtime_ms,omitempty"` // of run: the command is stopped after so long
 	Held     bool              `json:"held"`
 	Foreign  bool              `json:"foreign"`
 	Mode     string            `json:"mode"`
@@ -188,6 +194,7 @@ func holderToJSON(h pawl.Holder) holderJSON {
 	}
 	if l, ok := who.Parse(j.Label); ok && !h.Foreign {
 		j.User, j.Host, j.PID, j.Command, j.Reason = l.User, l.Host, l.PID, l.Command, l.Reason
+		j.MinHold, j.MaxRun = l.MinHold.Milliseconds(), l.MaxRuntime.Milliseconds()
 		for _, m := range l.Meta {
 			if j.Meta == nil {
 				j.Meta = map[string]string{}
@@ -210,7 +217,18 @@ type noticeJSON struct {
 	Force bool   `json:"force"`
 	By    string `json:"by"`
 	Why   string `json:"why"`
-	At    string `json:"at"`
+	At    string `json:"at"`                // by the store's clock
+	From  string `json:"from,omitempty"`    // who was to let go, if pawl force-release said so
+	ID    string `json:"from_id,omitempty"` // in short
+	Fence uint64 `json:"from_fence,omitempty"`
+}
+
+func noticeToJSON(n driver.Notice) noticeJSON {
+	j := noticeJSON{Force: n.Force, By: n.By, Why: n.Why, At: n.At.UTC().Format(time.RFC3339Nano)}
+	if l, ok := who.Parse(n.By); ok && l.Forced.ID != "" {
+		j.By, j.From, j.ID, j.Fence = l.Holder(), l.Forced.From, l.Forced.ID, l.Forced.Fence
+	}
+	return j
 }
 
 // shown is what show --json prints.
@@ -239,7 +257,7 @@ func stateJSON(s *store, key string, state pawl.State) shown {
 		}
 	}
 	for _, n := range state.Notices {
-		j.Notices = append(j.Notices, noticeJSON{n.Force, n.By, n.Why, n.At.UTC().Format(time.RFC3339Nano)})
+		j.Notices = append(j.Notices, noticeToJSON(n))
 	}
 	return j
 }

@@ -3,7 +3,11 @@
 //
 // The form is one line, for people and programs alike:
 //
-//	user@host:pid meta.ticket=OPS-7 cmd=deploy.sh reason="release 2.41"
+//	user@host:pid meta.ticket=OPS-7 max-runtime=1h0m0s cmd=deploy.sh reason="release 2.41"
+//
+// Who forces a holder out leaves a label, too, with whom it took the lock from:
+//
+//	user@host:pid from=alice@web-3:4711 id=1f0c3a5e.1 fence=1287
 //
 // A value stands in double quotes, escaped as in a Go string, if it is empty or
 // has anything in it but letters, digits and the characters . _ - / : + @ and a
@@ -18,6 +22,7 @@ import (
 	"os/user"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/pawlock/pawl/cmd/pawl/internal/plain"
@@ -32,6 +37,18 @@ type Label struct {
 	Command string // its name; its arguments only if the user wished so, for they may be secret
 	Reason  string // in the user's words
 	Meta    []Meta // what else the user has to say, see [Label.Add]
+
+	MinHold    time.Duration // the lock is kept for so long at least, 0 if it is not
+	MaxRuntime time.Duration // the command is stopped after so long, 0 if it is not
+
+	Forced Forced // of a notice: who was forced out
+}
+
+// Forced is a holder that was forced out of a lock.
+type Forced struct {
+	From  string // its user, host and process, as its own label begins
+	ID    string // in short
+	Fence uint64
 }
 
 // A Meta is a fact about a holder, for its users' own programs.
@@ -102,6 +119,20 @@ func (l Label) String() string {
 	}
 	for _, m := range l.Meta {
 		s += metaField(m.Name, m.Value)
+	}
+	for _, limit := range []struct {
+		name string
+		d    time.Duration
+	}{{"min-hold", l.MinHold}, {"max-runtime", l.MaxRuntime}} {
+		if f := field(limit.name, limit.d.String(), driver.MaxLabel); limit.d > 0 && len(s)+len(f) <= driver.MaxLabel {
+			s += f
+		}
+	}
+	if l.Forced != (Forced{}) {
+		tail := field("id", shorten(l.Forced.ID, 80), driver.MaxLabel) + " fence=" + strconv.FormatUint(l.Forced.Fence, 10)
+		if room := driver.MaxLabel - len(s) - len(tail); room >= 0 { // always, without a Meta
+			s += field("from", l.Forced.From, room) + tail
+		}
 	}
 	if l.Command != "" {
 		s += field("cmd", shorten(l.Command, maxCommand), driver.MaxLabel-len(s))
@@ -174,6 +205,16 @@ func Parse(s string) (Label, bool) {
 			l.Command = value
 		case "reason":
 			l.Reason = value
+		case "min-hold":
+			l.MinHold = limit(value)
+		case "max-runtime":
+			l.MaxRuntime = limit(value)
+		case "from":
+			l.Forced.From = value
+		case "id":
+			l.Forced.ID = value
+		case "fence":
+			l.Forced.Fence, _ = strconv.ParseUint(value, 10, 64) // 0 if it is none
 		default:
 			if name, ok := strings.CutPrefix(name, "meta."); ok {
 				l.Meta = append(l.Meta, Meta{name, value})
@@ -181,6 +222,15 @@ func Parse(s string) (Label, bool) {
 		}
 	}
 	return l, true
+}
+
+// limit returns a time that a label tells, 0 if it is none.
+func limit(s string) time.Duration {
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return 0
+	}
+	return max(0, d)
 }
 
 func cutValue(s string) (value, rest string, ok bool) {
@@ -204,6 +254,9 @@ func cutValue(s string) (value, rest string, ok bool) {
 	return value, rest, ok && rest != ""
 }
 
+// Holder returns the process part of the label, as it is stored.
+func (l Label) Holder() string { return Label{User: l.User, Host: l.Host, PID: l.PID}.String() }
+
 // Process returns who it is, safe to print: alice@web-3 pid 4711.
 func (l Label) Process() string {
 	s := plain.Text(l.Host) + " pid " + strconv.Itoa(l.PID)
@@ -222,6 +275,12 @@ func (l Label) Details() string {
 	}
 	if l.Reason != "" {
 		parts = append(parts, "reason "+plain.Quote(l.Reason))
+	}
+	if l.MinHold > 0 {
+		parts = append(parts, "held for "+plain.Duration(l.MinHold)+" at least")
+	}
+	if l.MaxRuntime > 0 {
+		parts = append(parts, "stopped after "+plain.Duration(l.MaxRuntime))
 	}
 	for _, m := range l.Meta {
 		parts = append(parts, plain.Text(m.Name)+" "+plain.Quote(m.Value))

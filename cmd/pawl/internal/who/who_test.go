@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pawlock/pawl/cmd/pawl/internal/who"
 	"github.com/pawlock/pawl/driver"
@@ -22,6 +23,14 @@ func TestLabelsAreReadBack(t *testing.T) {
 		{
 			who.Label{User: "a", Host: "h", PID: 4, Command: "c", Reason: "r", Meta: []who.Meta{{Name: "ticket", Value: "OPS-7"}, {Name: "note", Value: "b c"}, {Name: "empty"}}},
 			`a@h:4 meta.ticket=OPS-7 meta.note="b c" meta.empty="" cmd=c reason=r`,
+		},
+		{
+			who.Label{User: "a", Host: "h", PID: 5, MinHold: 90 * time.Second, MaxRuntime: time.Hour, Command: "c"},
+			`a@h:5 min-hold=1m30s max-runtime=1h0m0s cmd=c`,
+		},
+		{
+			who.Label{User: "a", Host: "h", PID: 6, Forced: who.Forced{From: "b@g:7", ID: "1f0c3a5e.1", Fence: 12}},
+			`a@h:6 from=b@g:7 id=1f0c3a5e.1 fence=12`,
 		},
 	} {
 		if got := test.label.String(); got != test.text {
@@ -54,6 +63,8 @@ func TestMetaIsNeverCut(t *testing.T) {
 	if err := l.Add("a", "again"); err == nil {
 		t.Error("Add of the same name: got nil, want an error")
 	}
+	l.MinHold, l.MaxRuntime = 1<<62, 1<<62
+	l.Forced = who.Forced{From: strings.Repeat("f", 400), ID: strings.Repeat("i", 400), Fence: 1<<64 - 1}
 	s := l.String()
 	if err := driver.ValidateLabel(s); err != nil {
 		t.Errorf("%q: %v", s, err)
