@@ -19,6 +19,7 @@ import (
 // A program is one invocation.
 type program struct {
 	out, err io.Writer
+	args     []string // as they were typed
 
 	urls            []string
 	passwordFile    string
@@ -47,6 +48,7 @@ func (p *program) execute(args []string) (code int) {
 			code = exitInternal
 		}
 	}()
+	p.args = args
 	root := p.root()
 	root.SetArgs(args)
 	err := root.Execute()
@@ -130,6 +132,7 @@ sentinels of their own password there is PAWL_SENTINEL_PASSWORD.
 		p.lsCommand(), p.showCommand(), p.watchCommand(), p.historyCommand(), p.forceReleaseCommand(), p.fenceCommand(), p.versionCommand(),
 		p.configCommand(), p.completionCommand(), p.manCommand(), p.keepForCommand(),
 	)
+	p.addChoices(root)
 	return root
 }
 

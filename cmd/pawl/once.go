@@ -28,7 +28,8 @@ runs, or a --wait that is longer than the clocks differ.
 The command is run as pawl run does it, and stopped when the lock is lost.`,
 		Example: `  pawl once --every 55m -E 0 hourly-bill -- ./bill.sh    # in the crontab of every machine: 0 * * * *
   pawl once --every 24h --wait 1m report -- ./report.sh`,
-		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, &f, args) },
+		ValidArgsFunction: p.completeRun,
+		RunE:              func(cmd *cobra.Command, args []string) error { return p.run(cmd, &f, args) },
 	}
 	f.add(cmd)
 	flags := cmd.Flags()

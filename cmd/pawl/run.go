@@ -48,7 +48,7 @@ At a Ctrl-Z all of it is stopped, and goes on with fg if the lock is still held 
   pawl run --slots 4 build make -j8                 # at most four at a time
   pawl run -s data ./read.sh                        # readers share, writers (without -s) exclude
   pawl run accounts --also ledger -- ./transfer.sh  # both, or none`,
-		ValidArgsFunction: p.completeLock,
+		ValidArgsFunction: p.completeRun,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.run(cmd, &f, args) },
 	}
 	f.add(cmd)
