@@ -30,6 +30,8 @@ const (
 // errEnded: the node of the claim is being deleted.
 var errEnded = errors.New("the claim has ended")
 
+var errClosed = fmt.Errorf("%w: the backend is closed", driver.ErrRefused)
+
 // Acquire implements driver.Backend.
 func (b *backend) Acquire(ctx context.Context, c driver.Claim) (driver.Grant, error) {
 	if err := c.Validate(b.Traits()); err != nil {
@@ -41,6 +43,11 @@ func (b *backend) Acquire(ctx context.Context, c driver.Claim) (driver.Grant, er
 	}
 	if err := b.ready(ctx); err != nil {
 		return driver.Grant{}, err
+	}
+	select {
+	case <-b.stop: // while it still keeps what it had
+		return driver.Grant{}, errClosed
+	default:
 	}
 	if why := b.buried(c.ID); why != "" {
 		return driver.Grant{}, b.ofBuried(c, why)

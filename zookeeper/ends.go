@@ -183,7 +183,7 @@ func (b *backend) forget(path string) {
 		o.timer.Stop()
 		delete(b.own, path)
 	}
-	last := b.closed && len(b.own) == 0
+	last := b.done()
 	b.mu.Unlock()
 	if last {
 		go b.closeIfIdle()

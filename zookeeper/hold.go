@@ -91,6 +91,7 @@ func (b *backend) lift(l *line, floor uint64) error {
 
 // Release implements driver.Backend.
 func (b *backend) Release(ctx context.Context, c driver.Claim) error {
+	defer b.use()()
 	if err := b.ready(ctx); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package zookeeper_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -91,6 +92,71 @@ func TestATakeoverOfWhichNobodyHears(t *testing.T) {
 	await(t, "the node ends", func() error {
 		if left := nodes(t, raw, "/pawl/k"); len(left) != 0 {
 			return fmt.Errorf("%q are there", left)
+		}
+		return nil
+	})
+}
+
+// Who does not wait, but tries again and again, ends the claim of a dead process as a
+// waiter does, and not sooner.
+func TestWhoTriesAgainEndsTheClaimOfTheDead(t *testing.T) {
+	t.Parallel()
+	server := testserver.StartZooKeeper(t, 1)[0]
+	proxy := testserver.StartProxy(t, server.Addr)
+	dead, other := newUser(t, proxy.Addr), newUser(t, server.Addr)
+	const ttl = time.Second
+	sent := time.Now()
+	dead.take(dead.mutex("k", ttl))
+	proxy.Blackhole()
+	for {
+		c := other.mutex("k", ttl)
+		c.Queue = false
+		_, err := other.Acquire(t.Context(), c)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, driver.ErrHeld) || time.Since(sent) > 20*time.Second {
+			t.Fatalf("a try, %v after the last sign of life: got %v, want ErrHeld, and a grant soon", time.Since(sent), err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if took := time.Since(sent); took < ttl {
+		t.Errorf("granted %v after the last sign of life, want not before its TTL of %v", took, ttl)
+	}
+}
+
+// A backend that was closed takes nothing any more, and ends what it has kept with
+// its TTL, unless it is released before.
+func TestAClosedBackendTakesNothing(t *testing.T) {
+	t.Parallel()
+	server := testserver.StartZooKeeper(t, 1)[0]
+	raw := rawClient(t, server.Addr)
+	u := newUser(t, server.Addr)
+	long, short := u.take(u.mutex("long", 20*time.Second)), u.take(u.mutex("short", time.Second))
+	u.Close()
+	if g, err := u.Acquire(t.Context(), u.mutex("another", time.Second)); !errors.Is(err, driver.ErrRefused) {
+		t.Errorf("Acquire: got %+v, %v, want ErrRefused", g, err)
+	}
+	gone := func(c driver.Claim) {
+		t.Helper()
+		await(t, "the claim on "+c.Key+" ends", func() error {
+			if left := nodes(t, raw, "/pawl/"+c.Key); len(left) != 0 {
+				return fmt.Errorf("%q are there", left)
+			}
+			return nil
+		})
+	}
+	gone(short)
+	if left := nodes(t, raw, "/pawl/long"); len(left) != 1 {
+		t.Errorf("the other: got %q, want that it is there", left)
+	}
+	if err := u.Release(t.Context(), long); err != nil {
+		t.Errorf("Release: %v", err)
+	}
+	gone(long)
+	await(t, "the session has ended", func() error {
+		if _, err := u.Inspect(t.Context(), "k", 1); err == nil {
+			return errors.New("it is served")
 		}
 		return nil
 	})

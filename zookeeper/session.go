@@ -45,7 +45,7 @@ func (b *backend) ready(ctx context.Context) error {
 	case <-b.authed:
 		return nil
 	case <-b.stop:
-		return fmt.Errorf("%w: the backend is closed", driver.ErrRefused)
+		return errClosed
 	case <-ctx.Done():
 		return b.explain(fmt.Errorf("%w, and the caller's time is over", zk.ErrNoServer))
 	}

@@ -21,12 +21,16 @@ type link struct {
 	timeout  atomic.Int32          // milliseconds
 	failure  atomic.Pointer[error] // the last one of a dial
 	signs    signs
+	last     net.Conn // the one that was dialled last, by one goroutine
 }
 
 // agreed returns the negotiated session time-out, 0 before there is one.
 func (l *link) agreed() time.Duration { return time.Duration(l.timeout.Load()) * time.Millisecond }
 
 func (l *link) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	if l.last != nil {
+		l.last.Close() // the client forgets it where the session has expired
+	}
 	c, err := net.DialTimeout(network, address, timeout)
 	if err == nil && l.tls != nil {
 		c, err = l.secure(c, address)
@@ -35,6 +39,7 @@ func (l *link) dial(network, address string, timeout time.Duration) (net.Conn, e
 		l.failure.Store(&err)
 		return nil, err
 	}
+	l.last = c
 	w := &wire{Conn: c, link: l}
 	w.alarm = time.AfterFunc(time.Hour, func() { c.Close() })
 	w.alarm.Stop()

@@ -72,6 +72,7 @@ type backend struct {
 	seen    map[string]map[string]sighting // the claims of others, by key and path; guarded by mu
 	watches map[string]*watch              // by path; guarded by mu
 	offset  time.Duration                  // of the store's clock against ours; guarded by mu
+	using   int                            // releases under way; guarded by mu
 	closed  bool                           // guarded by mu
 }
 
@@ -184,11 +185,32 @@ func (b *backend) Close() error {
 	return nil
 }
 
+// done reports whether a backend that was closed has nothing more to do. It is called
+// with mu held.
+func (b *backend) done() bool { return b.closed && len(b.own) == 0 && b.using == 0 }
+
+// use keeps a closed backend from ending its session before the func that it returns
+// is called.
+func (b *backend) use() (end func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.using++
+	return func() {
+		b.mu.Lock()
+		b.using--
+		last := b.done()
+		b.mu.Unlock()
+		if last {
+			go b.closeIfIdle()
+		}
+	}
+}
+
 // closeIfIdle ends the session of a backend that was closed once it keeps
 // nothing any more. It may take seconds if the servers are down.
 func (b *backend) closeIfIdle() {
 	b.mu.Lock()
-	idle := b.closed && len(b.own) == 0
+	idle := b.done()
 	b.mu.Unlock()
 	if idle {
 		b.conn.Close()
