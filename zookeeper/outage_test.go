@@ -1,64 +1,58 @@
 package zookeeper_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"path"
 	"testing"
 	"time"
 
-	"github.com/pawlock/pawl"
 	"github.com/pawlock/pawl/driver"
 	"github.com/pawlock/pawl/internal/testserver"
 	"github.com/pawlock/pawl/zookeeper"
 )
 
-// The answer to a create is lost, and the servers can't be reached until its sender
-// has given up taking the claim back. The session goes on, and so would the node:
-// it ends with the TTL of the claim as soon as there is a connection again. H02.
+// The answer to a create is lost, and nobody asks for the claim again, or takes it
+// back. The session goes on, and so would the node: it ends with the TTL of the claim
+// as soon as there is a connection again. H02.
 func TestACreateOfWhichNobodyHears(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartZooKeeper(t, 1)[0]
 	raw := rawClient(t, server.Addr)
 	proxy := testserver.StartProxy(t, server.Addr)
-	b := connect(t, proxy.Addr)
-	defer b.Close()
-	const ttl = 900 * time.Millisecond
-	client, err := pawl.New(b, &pawl.Options{TTL: ttl})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	if _, err := client.Inspect(t.Context(), "k"); err != nil { // it is connected
-		t.Fatal(err)
-	}
-	proxy.Delay(testserver.Replies, 30*time.Millisecond)
-	failed := make(chan error, 1)
-	go func() {
-		ctx, cancel := context.WithTimeout(t.Context(), ttl)
-		defer cancel()
-		_, err := client.Mutex("k").Acquire(ctx)
-		failed <- err
-	}()
-	count := func(want int) func() error {
-		return func() error {
-			if n := len(nodes(t, raw, "/pawl/k")); n != want {
+	a, b := newUser(t, server.Addr), newUser(t, proxy.Addr)
+	held := a.take(a.mutex("k", 30*time.Second))
+	await(t, "the answer is lost", func() error {
+		c := b.mutex("k", time.Second)
+		if _, err := b.Inspect(t.Context(), "k", 1); err != nil { // it is connected
+			return err
+		}
+		proxy.Delay(testserver.Replies, 100*time.Millisecond)
+		failed := make(chan error, 1)
+		go func() {
+			_, err := b.Acquire(t.Context(), c)
+			failed <- err
+		}()
+		await(t, "the node is made", func() error {
+			if n := len(nodes(t, raw, "/pawl/k")); n != 2 {
 				return fmt.Errorf("%d nodes", n)
 			}
 			return nil
+		})
+		isolate(proxy)
+		if err := <-failed; errors.Is(err, driver.ErrHeld) { // the answer was faster
+			proxy.Heal()
+			return errors.Join(errors.New("there was an answer"), b.Release(t.Context(), c))
 		}
-	}
-	await(t, "the node is made", count(1))
-	isolate(proxy)
-	if err := <-failed; err == nil {
-		t.Fatal("Acquire without an answer: got a lease")
-	}
-	time.Sleep(5 * ttl) // nobody tries to take it back any more
-	if err := count(1)(); err != nil {
-		t.Fatalf("while the client is cut off: %v, want the one of its session", err)
-	}
+		return nil
+	})
 	proxy.Heal()
-	await(t, "the node ends", count(0))
+	await(t, "the node ends", func() error {
+		if left := nodes(t, raw, "/pawl/k"); len(left) != 1 || left[0] != path.Base(held.Grant.Ref) {
+			return fmt.Errorf("%q are there, want the holder's alone", left)
+		}
+		return nil
+	})
 }
 
 // The same for a claim that another process has renewed, and so taken over.
@@ -68,26 +62,30 @@ func TestATakeoverOfWhichNobodyHears(t *testing.T) {
 	raw := rawClient(t, server.Addr)
 	proxy := testserver.StartProxy(t, server.Addr)
 	a, b := newUser(t, server.Addr), newUser(t, proxy.Addr)
-	c := a.take(a.mutex("k", 1500*time.Millisecond))
-	if _, err := b.Inspect(t.Context(), "k", 1); err != nil { // it is connected
-		t.Fatal(err)
-	}
-	proxy.Delay(testserver.Replies, 30*time.Millisecond)
-	failed := make(chan error, 1)
-	go func() {
-		_, err := b.Renew(t.Context(), c)
-		failed <- err
-	}()
-	await(t, "the claim goes over", func() error {
-		if there, _, err := raw.Exists(c.Grant.Ref); err != nil || there {
-			return fmt.Errorf("its node is there, or %v", err)
+	await(t, "the answer is lost", func() error {
+		c := a.take(a.mutex("k", 3*time.Second))
+		if _, err := b.Inspect(t.Context(), "k", 1); err != nil { // it is connected
+			return err
+		}
+		proxy.Delay(testserver.Replies, 100*time.Millisecond)
+		failed := make(chan error, 1)
+		go func() {
+			_, err := b.Renew(t.Context(), c)
+			failed <- err
+		}()
+		await(t, "the claim goes over", func() error {
+			if there, _, err := raw.Exists(c.Grant.Ref); err != nil || there {
+				return fmt.Errorf("its node is there, or %v", err)
+			}
+			return nil
+		})
+		isolate(proxy)
+		if err := <-failed; err == nil || errors.Is(err, driver.ErrLost) {
+			proxy.Heal()
+			return errors.Join(fmt.Errorf("there was an answer: %v", err), a.Release(t.Context(), c))
 		}
 		return nil
 	})
-	isolate(proxy)
-	if err := <-failed; err == nil {
-		t.Fatal("Renew without an answer: got a grant")
-	}
 	proxy.Heal()
 	await(t, "the node ends", func() error {
 		if left := nodes(t, raw, "/pawl/k"); len(left) != 0 {
