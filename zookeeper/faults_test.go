@@ -89,6 +89,7 @@ func TestThreeServers(t *testing.T) {
 	servers := ensemble(testserver.StartZooKeeper(t, 3))
 	t.Run("a lock survives the loss of one", func(t *testing.T) { survives(t, servers) })
 	t.Run("a session lasts for as long as was granted", func(t *testing.T) { lasts(t, servers) })
+	t.Run("one of three grants nothing", func(t *testing.T) { minority(t, servers) })
 	t.Run("what clients saw is sound", func(t *testing.T) { sound(t, servers) })
 }
 

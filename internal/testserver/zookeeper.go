@@ -141,7 +141,7 @@ func (z *ZooKeeper) Start() {
 func (z *ZooKeeper) launch() {
 	z.t.Helper()
 	cmd := exec.Command("java", "-Xmx128m", "-Xms32m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dzookeeper.forceSync=no",
-		"-Dznode.container.checkIntervalMs=1000", "-cp", zooKeeperJar+":/usr/share/java/slf4j-nop.jar:/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar",
+		"-Dreadonlymode.enabled=true", "-Dznode.container.checkIntervalMs=1000", "-cp", zooKeeperJar+":/usr/share/java/slf4j-nop.jar:/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar",
 		"org.apache.zookeeper.server."+z.main, z.conf)
 	cmd.Stdout, cmd.Stderr = z.log, z.log
 	if err := cmd.Start(); err != nil {
